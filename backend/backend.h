@@ -1,0 +1,163 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/dtype.h"
+#include "backend/tensor.h"
+
+/// What one rank computes with: memory and the dozen operations that a transformer needs. A layer never asks which
+/// backend it has. The numerics that every implementation keeps are docs/numerics.md; the ones a caller relies on are
+/// repeated at each operation.
+namespace specdec {
+
+/// An ordered queue of work on a backend. On a CPU an operation is done when its call returns and `native` is null.
+struct Stream {
+  void* native = nullptr;
+};
+
+/// 2-D weight as it lies in a mapped checkpoint, [rows = outputs, cols = inputs], any strides (GPT-2's Conv1D weights are
+/// transposed). Strides count elements. The bytes need not be aligned.
+struct WeightView {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+};
+
+/// What `Backend::pack` makes a matrix of: this rank's shard of one linear layer.
+struct LinearSpec {
+  /// Stacked along the outputs (q, k, v; gate, up); all with the same number of columns, the local inner dimension.
+  std::vector<WeightView> stacked;
+  /// The canonical slices of the local inner dimension that this rank owns, in order, covering [0, cols) without gaps; some
+  /// may be empty. A column-parallel or replicated layer has exactly one: the whole inner dimension.
+  std::vector<Range> slices;
+  /// Type of the packed weights: kF32 or kBF16.
+  DType dtype = DType::kBF16;
+};
+
+/// A weight matrix in the layout of the backend that packed it.
+class PackedLinear {
+ public:
+  virtual ~PackedLinear() = default;
+  virtual std::int64_t out_features() const = 0;
+  virtual std::int64_t in_features() const = 0;
+  /// Bytes that one pass over the matrix reads.
+  virtual std::size_t bytes() const = 0;
+};
+
+/// Zero-filled memory of a backend, aligned to 64 bytes.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual std::byte* data() = 0;
+  virtual std::size_t bytes() const = 0;
+  float* floats() { return reinterpret_cast<float*>(data()); }
+};
+
+/// Keys and values of all layers on this rank, in the backend's own layout. Slot = place of a token in the cache.
+struct KvShape {
+  std::int64_t layers = 0;
+  std::int64_t kv_heads = 0;  ///< on this rank; may be 0
+  std::int64_t head_dim = 0;
+  std::int64_t capacity = 0;  ///< slots
+};
+
+class KvStore {
+ public:
+  virtual ~KvStore() = default;
+  virtual const KvShape& shape() const = 0;
+};
+
+/// The rows of one pass: row i is the token at `position[i]`, stored in slot `first_slot + i`, whose predecessor is row
+/// `parent[i]` of this pass, or the last committed token when parent[i] is -1. A chain has parent[i] = i - 1. Row i attends to
+/// the slots [0, first_slot), to itself and to its ancestors in this pass.
+struct RowChain {
+  std::span<const std::int32_t> position;
+  std::span<const std::int32_t> parent;
+  std::int64_t first_slot = 0;
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(position.size()); }
+};
+
+/// Largest entry of one vocabulary slice and its index in the row; an empty slice has {-inf, -1}. Ties: the lowest index.
+struct SliceMax {
+  float value = 0;
+  std::int32_t index = -1;
+};
+
+/// max and sum of exp(z - max) over one vocabulary slice; an empty slice has {-inf, 0}.
+struct SliceSum {
+  float max = 0;
+  float sum = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// For reports: "reference", "cpu (avx512_bf16, 1 thread)".
+  virtual std::string description() const = 0;
+
+  // --- Memory ---------------------------------------------------------------------------------------------------
+  virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
+  virtual void upload(std::byte* device, std::span<const std::byte> host, Stream stream) = 0;
+  virtual void download(std::span<std::byte> host, const std::byte* device, Stream stream) = 0;
+  /// Returns when all work in the stream is done.
+  virtual void synchronize(Stream stream) = 0;
+
+  // --- Linear layers ----------------------------------------------------------------------------------------------
+  virtual std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) = 0;
+  /// y[r, n] = tree over slices s of (sum over k in s, in order and from zero, of x[r, k] * w[n, k]), in fp32. x is rounded to bf16
+  /// first when the weights are bf16. A slice that is empty counts as -0.0, the identity; so does a matrix with no columns. Any
+  /// number of rows; the result of a row does not depend on the others. x [rows, in_features], y [rows, out_features].
+  virtual void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) = 0;
+
+  // --- Normalisation, over whole rows with 16 fixed lanes ----------------------------------------------------------------
+  /// y = x / sqrt(mean(x^2) + eps) * weight. weight [cols]. x and y may be the same.
+  virtual void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) = 0;
+  /// y = (x - mean) / sqrt(var + eps) * weight + bias. weight, bias [cols].
+  virtual void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) = 0;
+
+  // --- Attention ----------------------------------------------------------------------------------------------------
+  /// Rotates every head of x [rows, heads * head_dim] in place, in the "rotate half" form of Hugging Face's Llama: pairs
+  /// (i, i + head_dim/2). cos and sin are tables [positions, head_dim / 2].
+  virtual void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin,
+                    std::span<const std::int32_t> position, Stream stream) = 0;
+  virtual std::unique_ptr<KvStore> make_kv(const KvShape& shape) = 0;
+  /// Writes keys and values [rows, kv_heads * head_dim] of `layer` into slots first_slot, first_slot + 1, ...
+  virtual void kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+                         Stream stream) = 0;
+  /// Copies slot `from` to slot `to` in all layers: how a path that is no prefix is committed.
+  virtual void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream stream) = 0;
+  /// out[r, h] = softmax(scale * q[r, h] . K) V over the slots that `chain` lets row r see. q and out [rows, heads * head_dim];
+  /// kv_head[h] is the index in the store of the KV head that query head h reads. Keys are cut into blocks at fixed absolute
+  /// slots and combined in block order, so that a row's bits depend on its own keys only.
+  virtual void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
+                         std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) = 0;
+
+  // --- Elementwise ---------------------------------------------------------------------------------------------------
+  /// out = silu(gate) * up; gate_up [rows, 2 * f] with the gate first, out [rows, f].
+  virtual void silu_mul(ConstRows gate_up, Rows out, Stream stream) = 0;
+  /// x = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), "gelu_new", in place.
+  virtual void gelu_tanh(Rows x, Stream stream) = 0;
+  /// y[r] += bias. bias [cols].
+  virtual void add_bias(Rows y, const float* bias, Stream stream) = 0;
+  /// x = y + x.
+  virtual void add(Rows x, ConstRows y, Stream stream) = 0;
+
+  // --- Decisions, per row and vocabulary slice (ranges of columns) ------------------------------------------------------
+  /// out [rows * slices], row-major, in host memory when the call returns.
+  virtual void slice_max(ConstRows logits, std::span<const Range> slices, std::span<SliceMax> out, Stream stream) = 0;
+  /// With z = logits / temperature; out as above.
+  virtual void slice_sum(ConstRows logits, float temperature, std::span<const Range> slices, std::span<SliceSum> out,
+                         Stream stream) = 0;
+};
+
+}  // namespace specdec

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "backend/backend.h"
+
+namespace specdec {
+
+/// A fixed group of ranks that act together. Every rank of the group calls the same operations in the same order with the same
+/// sizes; what one rank alone passes shows at the operation.
+///
+/// A call is enqueued on `stream` (on a CPU: done when it returns). A wait that outlives the job's deadline, counted from the awaited
+/// rank's last progress, ends the job with ErrorKind::kPeerFailed (docs/protocol.md). With one rank every operation is free: the
+/// shortcut is here and never at a call site.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// "self", "threads", "mpi", "mpi-fast": as written in a config and printed in reports.
+  virtual std::string_view transport() const = 0;
+
+  /// data = sum over ranks, element by element, in one fixed binary tree, nearest neighbours first: with 4 ranks
+  /// (d0 + d1) + (d2 + d3). Every rank gets the same bits. (`mpi-fast` alone uses the library's own order.)
+  virtual void all_reduce(std::span<float> data, Stream stream) = 0;
+  /// all [size() * mine.size()] = every rank's `mine`, in rank order, on every rank.
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) = 0;
+  /// As all_gather, on rank `root` alone; `all` is ignored elsewhere and may be empty there.
+  virtual void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) = 0;
+  /// data of rank `root` on every rank.
+  virtual void broadcast(std::span<std::byte> data, int root, Stream stream) = 0;
+  virtual void barrier() = 0;
+};
+
+}  // namespace specdec

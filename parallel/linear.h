@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "parallel/communicator.h"
+
+/// Linear layers cut across ranks in the Megatron way (Shoeybi et al. 2019). The collective lives here and nowhere above.
+namespace specdec {
+
+/// Outputs are cut: y [rows, local outputs] = x W^T + bias. No communication.
+class ColumnParallelLinear {
+ public:
+  /// `bias` [local outputs] in backend memory, or null.
+  ColumnParallelLinear(Backend& backend, const LinearSpec& spec, std::unique_ptr<Buffer> bias);
+  void forward(ConstRows x, Rows y, Stream stream);
+  std::int64_t out_features() const { return weight_->out_features(); }
+  std::size_t bytes() const { return weight_->bytes(); }
+
+ private:
+  Backend& backend_;
+  std::unique_ptr<PackedLinear> weight_;
+  std::unique_ptr<Buffer> bias_;
+};
+
+/// Inputs are cut: y [rows, all outputs] = all-reduce(x_local W_local^T) + bias, the bias after the sum and never on one
+/// rank's partial (docs/numerics.md, rule 3). One all-reduce of rows * outputs floats.
+class RowParallelLinear {
+ public:
+  /// `bias` [outputs], the same on every rank, or null.
+  RowParallelLinear(Backend& backend, Communicator& group, const LinearSpec& spec, std::unique_ptr<Buffer> bias);
+  /// y must be contiguous (stride == cols).
+  void forward(ConstRows x, Rows y, Stream stream);
+  std::size_t bytes() const { return weight_->bytes(); }
+
+ private:
+  Backend& backend_;
+  Communicator& group_;
+  std::unique_ptr<PackedLinear> weight_;
+  std::unique_ptr<Buffer> bias_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/dtype.h"
+#include "models/config.h"
+#include "runtime/sampler.h"
+
+namespace specdec {
+
+/// One prompt of a run: text, or ids for models without a tokenizer.
+struct Prompt {
+  std::string text;
+  std::optional<std::vector<Token>> ids;
+};
+
+enum class Method : std::uint8_t { kAutoregressive, kSpeculative };
+
+/// Everything that a run is made of, as written in a YAML file (docs/configuration.md) and changed by --set. Rank 0 reads it and
+/// broadcasts it; the other ranks never open the file.
+struct RunConfig {
+  std::filesystem::path target;
+  std::filesystem::path draft;  ///< empty: autoregressive only
+  DType dtype = DType::kBF16;
+  std::string backend = "cpu";  ///< "cpu" or "reference"
+  bool compare = false;
+  std::vector<Prompt> prompts;
+
+  struct Parallel {
+    std::string transport = "auto";  ///< "auto", "self", "mpi", "mpi-fast"
+    std::int64_t threads = 1;        ///< compute threads a rank
+    double deadline = 30.0;          ///< seconds without progress of an awaited rank
+    std::string isa = "auto";        ///< "auto", "scalar", "avx2", "avx512", "avx512_bf16": at most this one
+  } parallel;
+
+  struct Decode {
+    Method method = Method::kSpeculative;
+    std::int64_t k = 4;
+    SamplingParams sampling;
+    std::uint64_t seed = 0;
+    std::int64_t max_new_tokens = 128;
+    bool ignore_eos = false;
+    std::vector<std::string> stop;
+  } decode;
+};
+
+}  // namespace specdec

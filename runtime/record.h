@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/config.h"
+
+/// What the decoding loop writes down, as plain data. metrics.h makes figures of it, report.h tables and JSON.
+namespace specdec {
+
+/// One round: draft, broadcast, score, decide. Times in seconds on rank 0's monotonic clock.
+struct LoopRecord {
+  double total = 0;
+  double draft = 0;
+  double broadcast = 0;
+  double score_compute = 0;     ///< the scoring pass less its all-reduces
+  double score_all_reduce = 0;  ///< time inside the pass's all-reduces, waiting for others included
+  double decide = 0;            ///< collectives of the decision, warps of the target's rows, acceptance, resampling
+  std::int64_t drafted = 0;     ///< K of this round
+  std::int64_t reached = 0;     ///< drafted positions whose acceptance was tried: min(drafted, accepted + 1)
+  std::int64_t accepted = 0;
+  double beta_sum = 0;          ///< sum over reached positions of min(1, p(x)/q(x)): an unbiased estimate of E[beta] per position
+  std::int64_t emitted = 0;     ///< tokens that went out: accepted + 1, fewer when a stop or the limit cut the block
+  bool cut = false;             ///< K was cut short by the limit or context, or the block by a stop: not comparable with eq. 1
+
+  double rest() const { return total - draft - broadcast - score_compute - score_all_reduce - decide; }
+};
+
+/// One prompt's continuation.
+struct OutputRecord {
+  std::string prompt;
+  std::vector<Token> prompt_ids;
+  std::vector<Token> token_ids;  ///< without the prompt
+  std::string text;
+  std::string finish_reason;     ///< "length", "eos", "stop", "context", "interrupted"; empty while it runs
+  double ttft = 0;               ///< seconds from the prompt's start to its first token: prefill of target and draft, first round
+  double prefill = 0;
+  std::vector<LoopRecord> loops;
+};
+
+/// One method over all prompts.
+struct RunRecord {
+  std::string method;  ///< "autoregressive" or "speculative"
+  std::int64_t k = 0;
+  std::vector<OutputRecord> outputs;
+};
+
+}  // namespace specdec
