@@ -2,14 +2,15 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "models/config.h"
+#include "runtime/selection.h"
 
 namespace specdec {
 
-/// How logits become the distribution that a token is drawn from. Applied in the usual order (Hugging Face's): temperature, top-k,
-/// top-p; the same for target and draft, and before the acceptance rule (Leviathan et al. 2023, section 2.2).
+/// How logits become the distribution that a token is drawn from. Applied in the usual order (Hugging Face's):
+/// temperature, top-k, top-p; the same for target and draft, and before the acceptance rule (Leviathan et al. 2023,
+/// section 2.2).
 struct SamplingParams {
   float temperature = 1.0F;  ///< 0 is greedy
   std::int32_t top_k = 0;    ///< 0: off
@@ -21,26 +22,42 @@ struct SamplingParams {
 };
 
 /// Turns one row of logits into probabilities. Holds scratch, so a call allocates nothing after the first of its size.
-/// Ties at the cut of top-k and top-p, and in the argmax, go to the lowest id. With the same fp32 logits the result has the same bits
-/// on every machine: elementary functions and orders of summation are this project's own.
+/// Ties at the cut of top-k and top-p, and in the argmax, go to the lowest id. With the same fp32 logits the result has
+/// the same bits on every machine: elementary functions and orders of summation are this project's own.
 class Sampler {
  public:
   explicit Sampler(const SamplingParams& params) : params_(params) {}
   const SamplingParams& params() const { return params_; }
 
-  /// probabilities[x] = p(x), summing to 1 up to rounding; 0 outside the kept set. Greedy gives one 1. Both [vocabulary].
+  /// probabilities[x] = p(x), summing to 1 up to rounding; 0 outside the kept set. Greedy gives one 1. Both
+  /// [vocabulary]. A logit of -inf is a token that cannot be; NaN, +inf or a row of nothing but -inf is kBadInput,
+  /// since only broken weights make one. A temperature so small that the largest logit / temperature overflows is the
+  /// greedy limit.
   void warp(std::span<const float> logits, std::span<float> probabilities);
 
  private:
+  void keep_top_k(std::span<float> weights);
+  void keep_top_p(std::span<float> weights);
+
   SamplingParams params_;
-  std::vector<std::pair<float, Token>> scratch_;
+  Selection selection_;
 };
 
+/// p(x) = exp(z(x) - max) / sum for a whole row, z = logits / temperature, from the row's statistics (RowSum in
+/// parallel/head.h). `out` [vocabulary], may be `logits` itself. Without truncation this is all that a row needs after
+/// the collectives of a decision.
+void probabilities_from_sums(std::span<const float> logits, float temperature, float max, float sum,
+                             std::span<float> out);
+
+/// The same for one token whose z = logit / temperature is at hand; the same bits as its entry of the whole row.
+float probability_from_sums(float z, float max, float sum);
+
 /// The token at which the running sum of `weights` (>= 0, in index order, not necessarily normalised) first exceeds
-/// u * total, u in [0, 1). Never a token of weight zero. Throws kInternal if no weight is positive.
+/// u * total, u in [0, 1). Never a token of weight zero. Sums are in double precision, by blocks of fixed size. Throws
+/// kInternal if no weight is positive.
 Token draw(std::span<const float> weights, double u);
 
-/// Lowest index of the largest entry.
+/// Lowest index of the largest entry. Throws kInternal for an empty row.
 Token argmax(std::span<const float> values);
 
 }  // namespace specdec

@@ -29,8 +29,8 @@ struct DraftedBlock {
   std::int64_t vocabulary = 0;
 };
 
-/// Decides how many drafted tokens stand and what the next token is drawn from. A pure function of probabilities and uniforms, so
-/// that it can be enumerated; it knows no model, rank or random generator.
+/// Decides how many drafted tokens stand and what the next token is drawn from. A pure function of probabilities and
+/// uniforms, so that it can be enumerated; it knows no model, rank or random generator.
 class Verifier {
  public:
   virtual ~Verifier() = default;
@@ -39,16 +39,16 @@ class Verifier {
   /// Stage 1: the length of the prefix that stands. uniforms [K] in [0, 1), one per drafted token.
   virtual std::int64_t accept(const DraftedBlock& block, std::span<const double> uniforms) const = 0;
 
-  /// Stage 2: unnormalised weights of the distribution that the next token is drawn from. `accepted` is stage 1's result. p: the target's
-  /// row after the last token that stands; q: the draft's distribution at that place, empty when all K tokens stand (bonus token).
-  /// out [vocabulary]; may be p itself.
+  /// Stage 2: unnormalised weights of the distribution that the next token is drawn from. `accepted` is stage 1's
+  /// result. p: the target's row after the last token that stands; q: the draft's distribution at that place, empty
+  /// when all K tokens stand (bonus token). out [vocabulary]; may be p itself.
   virtual void next_weights(std::int64_t accepted, std::span<const float> p, std::span<const float> q,
                             std::span<float> out) const = 0;
 };
 
 /// Token by token (Leviathan et al. 2023, algorithm 1; Chen et al. 2023, algorithm 2): x_i stands with probability
-/// min(1, p_i(x_i) / q_i(x_i)) while all before it stand; after a rejection the next token comes from norm(max(0, p - q)). A deterministic
-/// draft is the point mass q(x) = 1.
+/// min(1, p_i(x_i) / q_i(x_i)) while all before it stand; after a rejection the next token comes from norm(max(0, p -
+/// q)). A deterministic draft is the point mass q(x) = 1.
 class TokenVerifier final : public Verifier {
  public:
   VerifierNeeds needs() const override { return VerifierNeeds::kDraftedEntries; }
