@@ -1,0 +1,101 @@
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/error.h"
+#include "models/tokenizer.h"
+
+namespace specdec {
+namespace {
+
+struct Options {
+  std::filesystem::path model;
+  bool decode = false;
+  bool add_special = false;
+};
+
+std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
+
+void write_stdout(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) throw_bad_input("standard output: cannot be written to");
+}
+
+std::vector<Token> parse_ids(std::string_view text, std::int64_t vocabulary) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  std::vector<Token> ids;
+  for (std::size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos; at = text.find_first_not_of(kSpace, at)) {
+    const std::size_t end = std::min(text.find_first_of(kSpace, at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    Token id = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocabulary) {
+      throw_bad_input("standard input: id " + std::to_string(ids.size() + 1) + ": found '" + std::string(word.substr(0, 40)) +
+                      "', expected a number from 0 to " + std::to_string(vocabulary - 1));
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+std::string encode(const Tokenizer& tokenizer, const Options& options) {
+  std::string line;
+  for (const Token id : tokenizer.encode(read_stdin(), options.add_special)) {
+    if (!line.empty()) line += ' ';
+    line += std::to_string(id);
+  }
+  return line + '\n';
+}
+
+void run(const Options& options) {
+  const auto tokenizer = load_tokenizer(options.model);
+  if (options.decode) {
+    write_stdout(tokenizer->decode(parse_ids(read_stdin(), tokenizer->vocabulary())));
+  } else {
+    write_stdout(encode(*tokenizer, options));
+  }
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  specdec::Options options;
+  CLI::App app{
+      "Turns text on standard input into token ids on standard output, or back.\n"
+      "Needs only the tokenizer's files of a model directory: tokenizer.json, or vocab.json and merges.txt,\n"
+      "or tokenizer.model.\n\n"
+      "  printf 'def f(x):' | specdec_tokenize --model assets/manpy-11m\n"
+      "  echo 270 324 | specdec_tokenize --model assets/manpy-11m --decode\n",
+      "specdec_tokenize"};
+  app.set_version_flag("--version", std::string("specdec_tokenize ") + SPECDEC_VERSION, "Print the version and exit");
+  app.add_option("--model", options.model, "Model directory in Hugging Face's layout")->required();
+  CLI::Option* decode =
+      app.add_flag("--decode", options.decode, "Read ids, white space between them, and write their bytes exactly, with no newline added");
+  app.add_flag("--add-special", options.add_special, "Also add what the tokenizer puts around a text, such as a BOS token")
+      ->excludes(decode);
+  try {
+    app.parse(argc, argv);
+    specdec::run(options);
+    return 0;
+  } catch (const CLI::Success& done) {
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "specdec_tokenize: error: %s (see --help)\n", error.what());
+    return 2;
+  } catch (const specdec::Error& error) {
+    std::fprintf(stderr, "specdec_tokenize: error: %s\n", error.what());
+    return specdec::exit_code(error.kind());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "specdec_tokenize: error: %s\n", error.what());
+    return 1;
+  }
+}
