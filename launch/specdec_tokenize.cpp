@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -21,7 +22,9 @@ struct Options {
   bool add_special = false;
 };
 
-std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
+std::string read_stdin() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
 
 void write_stdout(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
@@ -31,14 +34,16 @@ void write_stdout(std::string_view text) {
 std::vector<Token> parse_ids(std::string_view text, std::int64_t vocabulary) {
   constexpr std::string_view kSpace = " \t\r\n";
   std::vector<Token> ids;
-  for (std::size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos; at = text.find_first_not_of(kSpace, at)) {
+  for (std::size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;
+       at = text.find_first_not_of(kSpace, at)) {
     const std::size_t end = std::min(text.find_first_of(kSpace, at), text.size());
     const std::string_view word = text.substr(at, end - at);
     Token id = -1;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocabulary) {
-      throw_bad_input("standard input: id " + std::to_string(ids.size() + 1) + ": found '" + std::string(word.substr(0, 40)) +
-                      "', expected a number from 0 to " + std::to_string(vocabulary - 1));
+      throw_bad_input("standard input: id " + std::to_string(ids.size() + 1) + ": found '" +
+                      std::string(word.substr(0, 40)) + "', expected a number from 0 to " +
+                      std::to_string(vocabulary - 1));
     }
     ids.push_back(id);
     at = end;
@@ -79,8 +84,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("specdec_tokenize ") + SPECDEC_VERSION, "Print the version and exit");
   app.add_option("--model", options.model, "Model directory in Hugging Face's layout")->required();
   CLI::Option* decode =
-      app.add_flag("--decode", options.decode, "Read ids, white space between them, and write their bytes exactly, with no newline added");
-  app.add_flag("--add-special", options.add_special, "Also add what the tokenizer puts around a text, such as a BOS token")
+      app.add_flag("--decode", options.decode,
+                   "Read ids, white space between them, and write their bytes exactly, with no newline added");
+  app.add_flag("--add-special", options.add_special,
+               "Also add what the tokenizer puts around a text, such as a BOS token")
       ->excludes(decode);
   try {
     app.parse(argc, argv);

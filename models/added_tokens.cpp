@@ -18,15 +18,14 @@ std::size_t previous_character(std::string_view text, std::size_t end) {
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
-    : tokens_(std::move(tokens)),
-      word_(R"([\w\p{Join_Control}])", "added_tokens"),
-      space_(R"(\s)", "added_tokens") {
+    : tokens_(std::move(tokens)), word_(R"([\w\p{Join_Control}])", "added_tokens"), space_(R"(\s)", "added_tokens") {
   for (std::uint32_t i = 0; i < tokens_.size(); ++i) {
     const std::string& content = tokens_[i].content;
     if (!content.empty()) by_first_byte_[static_cast<unsigned char>(content.front())].push_back(i);
   }
   for (auto& candidates : by_first_byte_) {
-    std::ranges::stable_sort(candidates, std::ranges::greater{}, [&](std::uint32_t i) { return tokens_[i].content.size(); });
+    std::ranges::stable_sort(candidates, std::ranges::greater{},
+                             [&](std::uint32_t i) { return tokens_[i].content.size(); });
   }
 }
 

@@ -13,7 +13,8 @@
 
 namespace specdec {
 
-/// A token that is recognised in the text before anything else sees it; the flags are those of `tokenizers`' AddedToken.
+/// A token that is recognised in the text before anything else sees it; the flags are those of `tokenizers`'
+/// AddedToken.
 struct AddedToken {
   Token id = 0;
   std::string content;

@@ -59,7 +59,8 @@ class Merger {
   void apply(const Candidate& candidate) {
     Symbol& left = symbols_[candidate.left];
     if (!left.alive) return;
-    // A neighbour may have changed since. As in `tokenizers`, the candidate stands if the pair still gives the same token.
+    // A neighbour may have changed since. As in `tokenizers`, the candidate stands if the pair still gives the same
+    // token.
     const Merge* merge = merge_at(candidate.left);
     if (merge == nullptr || merge->merged != candidate.merged) return;
     Symbol& right = symbols_[left.next];
@@ -134,7 +135,8 @@ std::vector<Token> ByteLevelBpe::encode(std::string_view text, bool add_special)
   };
   const auto emit = [&](Token token) { out.push_back(token); };
   const auto words = [&](std::string_view stretch) { parts_.pretokenizer.split(stretch, word); };
-  parts_.added.split(text, emit, [&](std::string_view stretch) { parts_.added_normalized.split(stretch, emit, words); });
+  parts_.added.split(text, emit,
+                     [&](std::string_view stretch) { parts_.added_normalized.split(stretch, emit, words); });
   if (add_special) out.insert(out.end(), parts_.suffix.begin(), parts_.suffix.end());
   return out;
 }

@@ -49,7 +49,7 @@ class ByteLevelBpe : public Tokenizer {
     Pretokenizer pretokenizer{{}};
     AddedTokens added;             ///< found first
     AddedTokens added_normalized;  ///< found in what `added` leaves
-    std::vector<Token> prefix;  ///< ids that add_special puts around the text
+    std::vector<Token> prefix;     ///< ids that add_special puts around the text
     std::vector<Token> suffix;
   };
 

@@ -91,7 +91,8 @@ std::vector<JsonNode> JsonNode::elements() const {
   if (!value_->is_array()) refuse("an array");
   std::vector<JsonNode> nodes;
   nodes.reserve(value_->size());
-  for (std::size_t i = 0; i < value_->size(); ++i) nodes.push_back(child((*value_)[i], fmt::format("{}[{}]", path_, i)));
+  for (std::size_t i = 0; i < value_->size(); ++i)
+    nodes.push_back(child((*value_)[i], fmt::format("{}[{}]", path_, i)));
   return nodes;
 }
 
@@ -99,11 +100,14 @@ std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
   if (!value_->is_object()) refuse("an object");
   std::vector<std::pair<std::string, JsonNode>> nodes;
   nodes.reserve(value_->size());
-  for (const auto& [key, value] : value_->items()) nodes.emplace_back(key, child(value, fmt::format("{}.{}", path_, key)));
+  for (const auto& [key, value] : value_->items())
+    nodes.emplace_back(key, child(value, fmt::format("{}.{}", path_, key)));
   return nodes;
 }
 
-std::string JsonNode::where() const { return path_.empty() ? file_ : fmt::format("{}: {}", file_, path_); }
+std::string JsonNode::where() const {
+  return path_.empty() ? file_ : fmt::format("{}: {}", file_, path_);
+}
 
 void JsonNode::refuse(std::string_view expected) const {
   throw_bad_input(fmt::format("{}: found {}, expected {}", where(), shown(*value_), expected));

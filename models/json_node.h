@@ -30,7 +30,8 @@ class JsonNode {
   /// An id: 0 <= id < 2^24.
   std::int32_t id() const;
 
-  /// A member of this object; the first form throws when it is missing, the second takes a missing one and null for the same.
+  /// A member of this object; the first form throws when it is missing, the second takes a missing one and null for the
+  /// same.
   JsonNode at(std::string_view key) const;
   std::optional<JsonNode> find(std::string_view key) const;
   bool flag(std::string_view key, bool otherwise) const;

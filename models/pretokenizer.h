@@ -8,8 +8,8 @@
 
 namespace specdec {
 
-/// Cuts text into the pieces inside which merges happen: a chain of steps, each applied to every piece of the one before, as
-/// `tokenizers` does.
+/// Cuts text into the pieces inside which merges happen: a chain of steps, each applied to every piece of the one
+/// before, as `tokenizers` does.
 class Pretokenizer {
  public:
   struct Step {

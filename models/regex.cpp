@@ -37,7 +37,9 @@ std::string error_text(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+PCRE2_SPTR units(std::string_view text) {
+  return reinterpret_cast<PCRE2_SPTR>(text.data());
+}
 
 }  // namespace
 
@@ -61,10 +63,11 @@ class Regex::Search {
   /// The first match at or after `from`.
   bool find(std::string_view text, std::size_t from, std::uint32_t options = 0) {
     // Without NO_UTF_CHECK each call would read the whole text again.
-    const int rc = pcre2_match(regex_.compiled_->code.get(), units(text), text.size(), from, options | PCRE2_NO_UTF_CHECK,
-                               data_.get(), context_.get());
+    const int rc = pcre2_match(regex_.compiled_->code.get(), units(text), text.size(), from,
+                               options | PCRE2_NO_UTF_CHECK, data_.get(), context_.get());
     if (rc == PCRE2_ERROR_NOMATCH) return false;
-    if (rc < 0) throw_bad_input(fmt::format("{}: the regular expression fails on the text: {}", regex_.where_, error_text(rc)));
+    if (rc < 0)
+      throw_bad_input(fmt::format("{}: the regular expression fails on the text: {}", regex_.where_, error_text(rc)));
     return true;
   }
   std::size_t begin() const { return pcre2_get_ovector_pointer(data_.get())[0]; }
@@ -89,8 +92,8 @@ Regex::Regex(const std::string& pattern, std::string where) : where_(std::move(w
                                       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
                                       context.get()));
   if (!compiled_->code) {
-    throw_bad_input(fmt::format("{}: found '{}', expected a regular expression: {} near '{}'", where_, pattern, error_text(code),
-                                std::string_view(translated).substr(0, offset)));
+    throw_bad_input(fmt::format("{}: found '{}', expected a regular expression: {} near '{}'", where_, pattern,
+                                error_text(code), std::string_view(translated).substr(0, offset)));
   }
   // Fails where the machine forbids executable memory; the interpreter then gives the same matches.
   pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE);
@@ -114,6 +117,8 @@ void Regex::split(std::string_view text, const std::function<void(std::string_vi
   if (done < text.size()) piece(text.substr(done));
 }
 
-bool Regex::matches_at_start(std::string_view text) const { return Search(*this).find(text, 0, PCRE2_ANCHORED); }
+bool Regex::matches_at_start(std::string_view text) const {
+  return Search(*this).find(text, 0, PCRE2_ANCHORED);
+}
 
 }  // namespace specdec

@@ -28,7 +28,8 @@ void read_merges(const JsonNode& model, VocabularyBuilder& builder) {
     }
     const std::string text = node.string();
     const std::size_t space = text.find(' ');
-    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) node.refuse("two tokens with a space between");
+    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+      node.refuse("two tokens with a space between");
     builder.add_merge(text.substr(0, space), text.substr(space + 1), node.where());
   }
 }
@@ -95,7 +96,8 @@ void read_template(const JsonNode& node, ByteLevelBpe::Parts& parts) {
     const JsonNode name = item.at("SpecialToken").at("id");
     for (const JsonNode& id : node.at("special_tokens").at(name.string()).at("ids").elements()) {
       const Token token = id.id();
-      if (static_cast<std::size_t>(token) >= parts.pieces.size() || !parts.pieces[token]) id.refuse("the id of a token");
+      if (static_cast<std::size_t>(token) >= parts.pieces.size() || !parts.pieces[token])
+        id.refuse("the id of a token");
       (after_text ? parts.suffix : parts.prefix).push_back(token);
     }
   }
@@ -133,8 +135,10 @@ ByteLevelBpe::Parts read_tokenizer_json(const std::filesystem::path& file) {
   const JsonNode root = JsonNode::parse_file(file);
   const JsonNode model = root.at("model");
   if (const auto type = model.find("type"); type && type->string() != "BPE") type->refuse("\"BPE\"");
-  if (const auto fallback = model.find("byte_fallback"); fallback && fallback->boolean()) fallback->refuse("false (byte-level BPE)");
-  for (const std::string_view key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) require_absent(model, key);
+  if (const auto fallback = model.find("byte_fallback"); fallback && fallback->boolean())
+    fallback->refuse("false (byte-level BPE)");
+  for (const std::string_view key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
+    require_absent(model, key);
   check_normalizer(root);
   check_decoder(root);
 

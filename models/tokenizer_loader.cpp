@@ -33,7 +33,8 @@ std::string piece(const Tokenizer& tokenizer, Token token) {
 }  // namespace
 
 bool has_tokenizer(const std::filesystem::path& directory) {
-  return present(directory / "tokenizer.json") || (present(directory / "vocab.json") && present(directory / "merges.txt")) ||
+  return present(directory / "tokenizer.json") ||
+         (present(directory / "vocab.json") && present(directory / "merges.txt")) ||
          present(directory / "tokenizer.model");
 }
 
@@ -44,8 +45,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& directory
   if (present(directory / "vocab.json") && present(directory / "merges.txt")) {
     return std::make_unique<ByteLevelBpe>(read_vocab_and_merges(directory));
   }
-  throw_bad_input(fmt::format("{}: found no tokenizer, expected tokenizer.json, vocab.json with merges.txt, or tokenizer.model",
-                              directory.string()));
+  throw_bad_input(
+      fmt::format("{}: found no tokenizer, expected tokenizer.json, vocab.json with merges.txt, or tokenizer.model",
+                  directory.string()));
 }
 
 void require_same_vocabulary(const Tokenizer& target, const Tokenizer& draft) {
@@ -55,7 +57,8 @@ void require_same_vocabulary(const Tokenizer& target, const Tokenizer& draft) {
   const auto common = static_cast<Token>(std::min(target.vocabulary(), draft.vocabulary()));
   for (Token id = 0; id < common; ++id) {
     if (piece(target, id) != piece(draft, id)) {
-      difference = fmt::format("; id {} is {} to the target and {} to the draft", id, quoted(piece(target, id)), quoted(piece(draft, id)));
+      difference = fmt::format("; id {} is {} to the target and {} to the draft", id, quoted(piece(target, id)),
+                               quoted(piece(draft, id)));
       break;
     }
   }

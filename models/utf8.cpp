@@ -13,7 +13,8 @@ struct Lead {
   unsigned char second_high = 0xBF;
 };
 
-// Table 3-7 of the Unicode standard: the second byte's range shuts out overlong forms, surrogates and what lies above U+10FFFF.
+// Table 3-7 of the Unicode standard: the second byte's range shuts out overlong forms, surrogates and what lies above
+// U+10FFFF.
 Lead classify(unsigned char byte) {
   if (byte < 0x80) return {1};
   if (byte < 0xC2) return {0};

@@ -64,13 +64,15 @@ class AddedTokenFiles {
     for (const auto& [key, node] : decoder->members()) {
       Token id = -1;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= kLargestId) node.refuse("a key that is an id");
+      if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= kLargestId)
+        node.refuse("a key that is an id");
       add(described(node, id), node.where());
     }
   }
 
   void read_named(const JsonNode& file) {
-    for (const std::string_view key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    for (const std::string_view key :
+         {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
       if (const auto node = file.find(key)) read_special(*node);
     }
     if (const auto list = file.find("additional_special_tokens")) {

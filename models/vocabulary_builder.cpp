@@ -21,8 +21,8 @@ void VocabularyBuilder::place(const std::string& spelling, Token id, const std::
     spelling_.resize(index + 1);
   }
   if (pieces_[index]) {
-    throw_bad_input(fmt::format("{}: found id {} for '{}', which '{}' has already, expected one token an id", where, id, spelling,
-                                spelling_[index]));
+    throw_bad_input(fmt::format("{}: found id {} for '{}', which '{}' has already, expected one token an id", where, id,
+                                spelling, spelling_[index]));
   }
   // A spelling outside the byte alphabet stands for itself, as in `tokenizers`.
   pieces_[index] = bytes_of_spelling(spelling).value_or(spelling);
@@ -34,7 +34,8 @@ void VocabularyBuilder::add_added(const AddedToken& token, bool normalized, cons
   if (token.content.empty()) throw_bad_input(fmt::format("{}: found an empty content, expected a token", where));
   if (const auto known = find(token.content)) {
     if (*known != token.id) {
-      throw_bad_input(fmt::format("{}: found id {} for '{}', expected {} as before", where, token.id, token.content, *known));
+      throw_bad_input(
+          fmt::format("{}: found id {} for '{}', expected {} as before", where, token.id, token.content, *known));
     }
   } else {
     place(token.content, token.id, where);
@@ -58,8 +59,8 @@ std::optional<Token> VocabularyBuilder::find(const std::string& spelling) const 
   return found->second;
 }
 
-ByteLevelBpe::Parts VocabularyBuilder::build(bool ignore_merges, const std::optional<std::string>& unknown, bool fuse_unknown,
-                                             const std::string& where) {
+ByteLevelBpe::Parts VocabularyBuilder::build(bool ignore_merges, const std::optional<std::string>& unknown,
+                                             bool fuse_unknown, const std::string& where) {
   if (pieces_.empty()) throw_bad_input(fmt::format("{}: found no token, expected a vocabulary", where));
   for (int byte = 0; byte < 256; ++byte) {
     merges_.byte_token[byte] = find(spelling_of_bytes(std::string(1, static_cast<char>(byte))));

@@ -10,7 +10,8 @@
 
 namespace specdec {
 
-/// Gathers the tables of a byte-level BPE from spelled tokens and checks that they belong together. `where` is file and key, for errors.
+/// Gathers the tables of a byte-level BPE from spelled tokens and checks that they belong together. `where` is file and
+/// key, for errors.
 class VocabularyBuilder {
  public:
   /// Throws kBadInput if the id is taken by another token.
