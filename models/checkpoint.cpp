@@ -34,7 +34,9 @@ class Checkpoint::Mapping {
     ::close(descriptor);
     if (at == MAP_FAILED) {
       throw_bad_input(fmt::format("{}: found {}, expected a safetensors file", file_,
-                                  !regular ? "a directory or device" : bytes_ == 0 ? "an empty file" : "no memory to map it"));
+                                  !regular      ? "a directory or device"
+                                  : bytes_ == 0 ? "an empty file"
+                                                : "no memory to map it"));
     }
     data_ = static_cast<const std::byte*>(at);
   }
@@ -63,7 +65,8 @@ struct Extent {
   std::string name;
 };
 
-/// One entry of a header. A tensor of a type that this program cannot compute with keeps its place in the file but has no view.
+/// One entry of a header. A tensor of a type that this program cannot compute with keeps its place in the file but has
+/// no view.
 struct Entry {
   std::string name;
   std::optional<TensorView> view;
@@ -78,9 +81,21 @@ struct TypeName {
 };
 // All types of the format: a buffer of masks (BOOL, U8, I64) may lie beside the weights and is left alone.
 constexpr TypeName kTypes[] = {
-    {"F32", 32, DType::kF32}, {"F16", 16, DType::kF16}, {"BF16", 16, DType::kBF16}, {"F64", 64, {}}, {"I64", 64, {}},
-    {"U64", 64, {}},          {"I32", 32, {}},          {"U32", 32, {}},            {"I16", 16, {}}, {"U16", 16, {}},
-    {"I8", 8, {}},            {"U8", 8, {}},            {"BOOL", 8, {}},            {"F8_E4M3", 8, {}}, {"F8_E5M2", 8, {}},
+    {"F32", 32, DType::kF32},
+    {"F16", 16, DType::kF16},
+    {"BF16", 16, DType::kBF16},
+    {"F64", 64, {}},
+    {"I64", 64, {}},
+    {"U64", 64, {}},
+    {"I32", 32, {}},
+    {"U32", 32, {}},
+    {"I16", 16, {}},
+    {"U16", 16, {}},
+    {"I8", 8, {}},
+    {"U8", 8, {}},
+    {"BOOL", 8, {}},
+    {"F8_E4M3", 8, {}},
+    {"F8_E5M2", 8, {}},
 };
 
 [[noreturn]] void refuse(const std::string& file, const std::string& tensor, const std::string& found,
@@ -91,7 +106,8 @@ constexpr TypeName kTypes[] = {
 /// A name as a message may show it: one short line of ASCII, whatever the file holds.
 std::string printable(std::string_view name) {
   constexpr std::size_t kLongest = 100;
-  std::string text = nlohmann::json(name.substr(0, kLongest)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  std::string text =
+      nlohmann::json(name.substr(0, kLongest)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   return text.substr(1, text.size() - 2);
 }
 
@@ -176,12 +192,14 @@ void check_extents(const std::string& file, std::vector<Extent> extents, std::ui
   for (const Extent& extent : extents) {
     if (extent.begin != at) {
       refuse(file, extent.name, fmt::format("data from byte {}", extent.begin),
-             fmt::format("byte {} ({})", at, extent.begin < at ? "it overlaps another tensor" : "bytes of no tensor lie before it"));
+             fmt::format("byte {} ({})", at,
+                         extent.begin < at ? "it overlaps another tensor" : "bytes of no tensor lie before it"));
     }
     at = extent.end;
   }
   if (at != data_bytes) {
-    refuse(file, "header", fmt::format("tensors of {} bytes", at), fmt::format("{} bytes, the data in the file", data_bytes));
+    refuse(file, "header", fmt::format("tensors of {} bytes", at),
+           fmt::format("{} bytes, the data in the file", data_bytes));
   }
 }
 
@@ -227,7 +245,8 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& index
   } catch (const nlohmann::json::exception& broken) {
     refuse(file, "index", fmt::format("broken JSON (error {})", broken.id), "a JSON object");
   }
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() || json["weight_map"].empty()) {
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() ||
+      json["weight_map"].empty()) {
     refuse(file, "weight_map", "none", "an object of tensor names to file names");
   }
   std::map<std::string, std::string> map;
@@ -245,7 +264,9 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& index
   return map;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 }  // namespace
 
@@ -291,7 +312,9 @@ Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 
-bool Checkpoint::contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
+bool Checkpoint::contains(std::string_view name) const {
+  return tensors_.find(name) != tensors_.end();
+}
 
 const TensorView& Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
   const auto found = tensors_.find(name);

@@ -23,8 +23,8 @@ struct TensorView {
 /// The safetensors files of one directory, mapped read-only: `model.safetensors`, or the files that
 /// `model.safetensors.index.json` names. Opening reads the headers only; pages are read when a shard touches them.
 ///
-/// Every header is distrusted: sizes, offsets, overlaps, holes, shapes and types are checked against the file before anything is
-/// mapped into a tensor. Errors are kBadInput and name file and tensor.
+/// Every header is distrusted: sizes, offsets, overlaps, holes, shapes and types are checked against the file before
+/// anything is mapped into a tensor. Errors are kBadInput and name file and tensor.
 class Checkpoint {
  public:
   explicit Checkpoint(const std::filesystem::path& directory);

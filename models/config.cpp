@@ -109,9 +109,9 @@ void refuse_sliding_window(const JsonObject& json, bool mistral, std::int64_t co
   const bool named = std::find(keys.begin(), keys.end(), "sliding_window") != keys.end();
   const std::int64_t fallback = mistral && !named ? kMistralDefault : kLongestContext;
   if (json.integer("sliding_window", 1, INT32_MAX, fallback) < context) {
-    json.refuse("sliding_window",
-                fmt::format("null, or at least max_position_embeddings = {} (windowed attention is not supported)",
-                            context));
+    json.refuse(
+        "sliding_window",
+        fmt::format("null, or at least max_position_embeddings = {} (windowed attention is not supported)", context));
   }
 }
 
@@ -151,8 +151,8 @@ void read_llama(const JsonObject& json, ModelConfig& config, bool mistral) {
   config.tied_head = json.boolean("tie_word_embeddings", false);
 }
 
-/// Adds the ids of `key`. An id beyond the vocabulary never comes out of the model, so it ends nothing; published tiny models keep
-/// the id of the model that they were cut from.
+/// Adds the ids of `key`. An id beyond the vocabulary never comes out of the model, so it ends nothing; published tiny
+/// models keep the id of the model that they were cut from.
 void unite_eos(const JsonObject& json, ModelConfig& config) {
   for (const std::int64_t id : json.integers("eos_token_id", 0, INT32_MAX)) {
     const auto token = static_cast<Token>(id);

@@ -46,7 +46,7 @@ struct ModelConfig {
   PositionKind positions = PositionKind::kRotary;
   RopeConfig rope;
   MlpKind mlp = MlpKind::kSwiGlu;
-  float attention_scale = 0;  ///< 1 / sqrt(head_dim) unless the config says otherwise
+  float attention_scale = 0;    ///< 1 / sqrt(head_dim) unless the config says otherwise
   bool attention_bias = false;  ///< q, k, v have biases
   bool attention_out_bias = false;
   bool mlp_bias = false;
@@ -57,7 +57,8 @@ struct ModelConfig {
   ShardShape shard_shape() const { return {heads, kv_heads, head_dim, feed_forward, vocabulary}; }
 };
 
-/// Reads DIR/config.json (and generation_config.json where there is one). Throws kBadInput with file, key, found and expected.
+/// Reads DIR/config.json (and generation_config.json where there is one). Throws kBadInput with file, key, found and
+/// expected.
 ModelConfig load_model_config(const std::filesystem::path& directory);
 
 }  // namespace specdec

@@ -15,8 +15,6 @@
 
 namespace specdec {
 
-class Sublayer;  // models/sublayers.h
-
 /// Rows of one pass. Row i follows row parent[i] of the same pass, or the last committed token when parent[i] is -1.
 struct PassRows {
   std::span<const Token> tokens;
@@ -28,13 +26,13 @@ struct PassRows {
 enum class LogitRows : std::uint8_t { kNone, kLast, kAll };
 
 struct TransformerOptions {
-  DType dtype = DType::kBF16;     ///< of packed weights
-  std::int64_t max_rows = 16;     ///< rows per pass that score() may be given, K + 1
-  std::int64_t prefill_rows = 64; ///< rows of a prefill block
+  DType dtype = DType::kBF16;      ///< of packed weights
+  std::int64_t max_rows = 16;      ///< rows of a pass with LogitRows::kAll, K + 1 when scoring
+  std::int64_t prefill_rows = 64;  ///< rows of a prefill block
 };
 
-/// A decoder-only transformer, cut over the ranks of one group (`self` for a draft on one rank). One class for all families:
-/// a block is a list of sublayers made from ModelConfig, a family is a mapping of names (models/weights.h).
+/// A decoder-only transformer, cut over the ranks of one group (`self` for a draft on one rank). One class for all
+/// families: a block is a list of sublayers made from ModelConfig, a family is a mapping of names (models/weights.h).
 class Transformer {
  public:
   /// Packs this rank's shard; the checkpoint must outlive the transformer (embedding rows are read from it).
@@ -51,28 +49,29 @@ class Transformer {
   /// A cache for one sequence of at most `capacity` tokens (0: the model's whole context).
   KvCache make_cache(std::int64_t capacity = 0);
 
-  /// Runs `rows` (at most max(max_rows, prefill_rows)) through the stack, appending them to `cache` without committing. Returns the logits
-  /// [rows, 1 or 0 rows; local vocabulary] of this rank, valid until the next pass.
+  /// Runs `rows` (at most max(max_rows, prefill_rows); at most max_rows with kAll) through the stack, appending them to
+  /// `cache` without committing. Returns the logits [rows, 1 or 0 rows; local vocabulary] of this rank, valid until the
+  /// next pass. Throws kInternal for a token outside the vocabulary, a position outside the context, or more rows than
+  /// the cache has room for.
   ConstRows forward(const PassRows& rows, KvCache& cache, LogitRows logits, Stream stream);
 
   /// Appends and commits `tokens` in blocks of prefill_rows, as a chain, and returns the logits of the last row.
   ConstRows prefill(std::span<const Token> tokens, KvCache& cache, Stream stream);
 
-  /// Runs layers [layers.begin, layers.end) on hidden [rows, d_model] in place; forward() is this over all layers between
-  /// embedding and head. For early exit and draft heads.
+  /// Runs layers [layers.begin, layers.end) on hidden [rows, d_model] in place; forward() is this over all layers
+  /// between embedding and head. For early exit and draft heads.
   void run_layers(Range layers, Rows hidden, const RowChain& chain, KvCache& cache, Stream stream);
 
  private:
   void embed(const PassRows& rows, Rows hidden, Stream stream);
-  void final_norm(ConstRows hidden, Rows out, Stream stream);
+  ConstRows score(ConstRows hidden, Stream stream);
 
   ModelConfig config_;
   TransformerOptions options_;
   Backend& backend_;
   Communicator& group_;
   ShardPlan plan_;
-  // Filled in by the implementation; see transformer.cpp.
-  struct State;
+  struct State;  // weights and activations
   std::unique_ptr<State> state_;
   std::unique_ptr<ParallelHead> head_;
 };

@@ -18,8 +18,8 @@ struct RowSum {
   float sum = 0;
 };
 
-/// The vocabulary-parallel output layer and the few collectives by which its logits travel (docs/protocol.md, "Decision").
-/// Logits themselves stay cut: [rows, local vocabulary] on each rank.
+/// The vocabulary-parallel output layer and the few collectives by which its logits travel (docs/protocol.md,
+/// "Decision"). Logits themselves stay cut: [rows, local vocabulary] on each rank.
 class ParallelHead {
  public:
   /// `spec`: the rows of the output matrix that plan.vocabulary() names.
@@ -32,15 +32,16 @@ class ParallelHead {
 
   /// argmax of every row, the lowest id on a tie; on every rank.
   void argmax(ConstRows logits, std::span<std::int32_t> out, Stream stream);
-  /// Statistics of every row at `temperature` > 0, and z(entry[r]) for each row r < entries.size(); on every rank. The slices'
-  /// statistics are combined in the fixed tree over all 16 canonical slices, so the bits do not depend on the number of ranks.
+  /// Statistics of every row at `temperature` > 0, and z(entry[r]) for each row r < entries.size(); on every rank. The
+  /// slices' statistics are combined in the fixed tree over all 16 canonical slices, so the bits do not depend on the
+  /// number of ranks.
   void sums(ConstRows logits, float temperature, std::span<const std::int32_t> entry, std::span<RowSum> out,
             std::span<float> entry_z, Stream stream);
   /// Whole rows on rank 0: out [rows * vocabulary], in host memory; empty on the other ranks.
   void gather_rows(ConstRows logits, std::span<float> out, Stream stream);
 
-  std::int64_t vocabulary() const;
-  std::int64_t local_vocabulary() const;
+  std::int64_t vocabulary() const { return plan_.shape().vocabulary; }
+  std::int64_t local_vocabulary() const { return plan_.vocabulary().size(); }
   std::size_t bytes() const { return weight_->bytes(); }
 
  private:
@@ -49,6 +50,10 @@ class ParallelHead {
   ShardPlan plan_;
   std::vector<Range> slices_;
   std::unique_ptr<PackedLinear> weight_;
+  // Messages, kept between calls so that none allocates after the first of its size.
+  std::vector<SliceMax> my_max_, all_max_;
+  std::vector<SliceSum> my_slices_, my_sums_, all_sums_;
+  std::vector<float> my_rows_, all_rows_;
 };
 
 }  // namespace specdec

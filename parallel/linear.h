@@ -5,7 +5,8 @@
 #include "backend/backend.h"
 #include "parallel/communicator.h"
 
-/// Linear layers cut across ranks in the Megatron way (Shoeybi et al. 2019). The collective lives here and nowhere above.
+/// Linear layers cut across ranks in the Megatron way (Shoeybi et al. 2019). The collective lives here and nowhere
+/// above.
 namespace specdec {
 
 /// Outputs are cut: y [rows, local outputs] = x W^T + bias. No communication.
@@ -23,8 +24,8 @@ class ColumnParallelLinear {
   std::unique_ptr<Buffer> bias_;
 };
 
-/// Inputs are cut: y [rows, all outputs] = all-reduce(x_local W_local^T) + bias, the bias after the sum and never on one
-/// rank's partial (docs/numerics.md, rule 3). One all-reduce of rows * outputs floats.
+/// Inputs are cut: y [rows, all outputs] = all-reduce(x_local W_local^T) + bias, the bias after the sum and never on
+/// one rank's partial (docs/numerics.md, rule 3). One all-reduce of rows * outputs floats.
 class RowParallelLinear {
  public:
   /// `bias` [outputs], the same on every rank, or null.

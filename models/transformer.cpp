@@ -1,0 +1,205 @@
+#include "models/transformer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/error.h"
+#include "models/sublayers.h"
+#include "models/weights.h"
+
+namespace specdec {
+namespace {
+
+/// A residual branch: hidden += sublayer(norm(hidden)).
+struct Branch {
+  Norm norm;
+  std::unique_ptr<Sublayer> sublayer;
+};
+using Block = std::vector<Branch>;
+
+Block make_block(const SublayerContext& context, const LayerWeights& weights, std::int64_t layer) {
+  const ModelConfig& config = context.config;
+  const auto norm = [&](const NormWeights& values) {
+    return Norm(context.backend, config.norm, config.norm_eps, values);
+  };
+  Block block;
+  block.push_back({norm(weights.attention_norm), std::make_unique<SelfAttention>(context, weights, layer)});
+  if (config.mlp == MlpKind::kSwiGlu) {
+    block.push_back({norm(weights.mlp_norm), std::make_unique<SwiGluMlp>(context, weights)});
+  } else {
+    block.push_back({norm(weights.mlp_norm), std::make_unique<GeluMlp>(context, weights)});
+  }
+  return block;
+}
+
+/// Activations of one pass, [rows, cols], contiguous.
+class Activations {
+ public:
+  Activations(Backend& backend, std::int64_t rows, std::int64_t cols)
+      : memory_(backend.allocate(std::max<std::int64_t>(rows * cols, 1) * sizeof(float))),
+        all_{memory_->floats(), rows, cols, cols} {}
+  Rows rows(std::int64_t count) const { return all_.slice_rows(0, count); }
+
+ private:
+  std::unique_ptr<Buffer> memory_;
+  Rows all_;
+};
+
+std::int64_t workspace_floats(const ShardPlan& plan, std::int64_t rows) {
+  return std::max(SelfAttention::footprint(plan, rows), SwiGluMlp::footprint(plan, rows));
+}
+
+}  // namespace
+
+struct Transformer::State {
+  State(const ModelConfig& config, const ShardPlan& plan, Backend& backend, Communicator& group, const Weights& weights,
+        const TransformerOptions& options)
+      : most_rows(std::max(options.max_rows, options.prefill_rows)),
+        token_embedding(weights.token_embedding()),
+        position_embedding(weights.position_embedding()),
+        rotary(backend, config),
+        workspace(backend, workspace_floats(plan, most_rows)),
+        final_norm(backend, config.norm, config.norm_eps, weights.final_norm()),
+        hidden(backend, most_rows, config.d_model),
+        normed(backend, most_rows, config.d_model),
+        branch(backend, most_rows, config.d_model),
+        logits(backend, options.max_rows, plan.vocabulary().size()),
+        embedded(most_rows * config.d_model),
+        position_row(config.d_model),
+        prefill_position(options.prefill_rows),
+        prefill_parent(options.prefill_rows) {
+    const SublayerContext context{backend, group, config, plan, rotary, workspace};
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      blocks.push_back(make_block(context, weights.layer(layer), layer));
+    }
+    std::iota(prefill_parent.begin(), prefill_parent.end(), -1);
+  }
+
+  std::int64_t most_rows;
+  WeightView token_embedding;
+  WeightView position_embedding;
+  Rotary rotary;
+  Workspace workspace;
+  std::vector<Block> blocks;
+  Norm final_norm;
+  Activations hidden;
+  Activations normed;
+  Activations branch;
+  Activations logits;
+  std::vector<float> embedded;      // host, [rows, d_model]
+  std::vector<float> position_row;  // host, [d_model]
+  std::vector<std::int32_t> prefill_position;
+  std::vector<std::int32_t> prefill_parent;
+};
+
+Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, Backend& backend, Communicator& group,
+                         const TransformerOptions& options)
+    : config_(config),
+      options_(options),
+      backend_(backend),
+      group_(group),
+      plan_(config.shard_shape(), group.rank(), group.size()) {
+  check(options.max_rows >= 1 && options.prefill_rows >= 1, "Transformer: passes need rows");
+  const std::unique_ptr<Weights> weights = map_weights(config_, checkpoint, plan_, options.dtype);
+  state_ = std::make_unique<State>(config_, plan_, backend, group, *weights, options);
+  head_ = std::make_unique<ParallelHead>(backend, group, plan_, weights->head());
+}
+
+Transformer::~Transformer() = default;
+
+std::size_t Transformer::weight_bytes() const {
+  std::size_t bytes = head_->bytes();
+  for (const Block& block : state_->blocks) {
+    for (const Branch& branch : block) {
+      bytes += branch.sublayer->bytes();
+    }
+  }
+  return bytes;
+}
+
+KvCache Transformer::make_cache(std::int64_t capacity) {
+  return {backend_,
+          {config_.layers, plan_.kv_heads().size(), config_.head_dim, capacity == 0 ? config_.context : capacity}};
+}
+
+ConstRows Transformer::forward(const PassRows& rows, KvCache& cache, LogitRows logits, Stream stream) {
+  const auto count = static_cast<std::int64_t>(rows.tokens.size());
+  check(count >= 1 && count <= state_->most_rows, "Transformer: a pass of no rows or of more than it was made for");
+  check(rows.position.size() == rows.tokens.size() && rows.parent.size() == rows.tokens.size(),
+        "Transformer: every row has a token, a position and a parent");
+  const RowChain chain{rows.position, rows.parent, cache.append(count)};
+  const Rows hidden = state_->hidden.rows(count);
+  embed(rows, hidden, stream);
+  run_layers({0, config_.layers}, hidden, chain, cache, stream);
+  switch (logits) {
+    case LogitRows::kNone:
+      return state_->logits.rows(0);
+    case LogitRows::kLast:
+      return score(hidden.slice_rows(count - 1, 1), stream);
+    case LogitRows::kAll:
+      return score(hidden, stream);
+  }
+  return {};
+}
+
+ConstRows Transformer::prefill(std::span<const Token> tokens, KvCache& cache, Stream stream) {
+  check(!tokens.empty(), "Transformer: prefill of no tokens");
+  check(cache.pending() == 0, "Transformer: prefill over rows that were not committed");
+  ConstRows logits;
+  while (!tokens.empty()) {
+    const std::size_t count = std::min(tokens.size(), state_->prefill_position.size());
+    const auto first = static_cast<std::int32_t>(cache.committed());
+    const std::span<std::int32_t> position(state_->prefill_position.data(), count);
+    std::iota(position.begin(), position.end(), first);
+    const PassRows block{tokens.first(count), position, {state_->prefill_parent.data(), count}};
+    tokens = tokens.subspan(count);
+    logits = forward(block, cache, tokens.empty() ? LogitRows::kLast : LogitRows::kNone, stream);
+    cache.commit_prefix(static_cast<std::int64_t>(count));
+  }
+  return logits;
+}
+
+void Transformer::run_layers(Range layers, Rows hidden, const RowChain& chain, KvCache& cache, Stream stream) {
+  check(0 <= layers.begin && layers.end <= config_.layers, "Transformer: layers outside the stack");
+  const Rows normed = state_->normed.rows(hidden.rows);
+  const Rows out = state_->branch.rows(hidden.rows);
+  for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    for (const Branch& branch : state_->blocks[layer]) {
+      branch.norm.forward(hidden, normed, stream);
+      branch.sublayer->forward(normed, chain, cache, out, stream);
+      backend_.add(hidden, out, stream);
+    }
+  }
+}
+
+void Transformer::embed(const PassRows& rows, Rows hidden, Stream stream) {
+  const std::int64_t d = config_.d_model;
+  for (std::int64_t r = 0; r < hidden.rows; ++r) {
+    const Token token = rows.tokens[r];
+    const std::int32_t position = rows.position[r];
+    check(token >= 0 && token < config_.vocabulary, "Transformer: a token outside the vocabulary");
+    check(position >= 0 && position < config_.context, "Transformer: a position outside the context");
+    const std::span<float> row = std::span(state_->embedded).subspan(r * d, d);
+    read_row(state_->token_embedding, token, row);
+    if (config_.positions == PositionKind::kLearned) {
+      read_row(state_->position_embedding, position, state_->position_row);
+      for (std::int64_t i = 0; i < d; ++i) {
+        row[i] += state_->position_row[i];
+      }
+    }
+  }
+  const auto embedded = std::span<const float>(state_->embedded).first(hidden.rows * d);
+  backend_.upload(reinterpret_cast<std::byte*>(hidden.data), std::as_bytes(embedded), stream);
+}
+
+/// Logits of hidden rows, after the final norm.
+ConstRows Transformer::score(ConstRows hidden, Stream stream) {
+  check(hidden.rows <= options_.max_rows, "Transformer: logits of more rows than max_rows");
+  const Rows normed = state_->normed.rows(hidden.rows);
+  const Rows logits = state_->logits.rows(hidden.rows);
+  state_->final_norm.forward(hidden, normed, stream);
+  head_->forward(normed, logits, stream);
+  return logits;
+}
+
+}  // namespace specdec

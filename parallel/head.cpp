@@ -1,0 +1,145 @@
+#include "parallel/head.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "backend/error.h"
+
+namespace specdec {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+template <typename T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+template <typename T>
+std::span<std::byte> writable_bytes_of(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+/// Statistics of two neighbouring runs of slices. An empty run leaves the other one's bits alone.
+SliceSum combine(const SliceSum& a, const SliceSum& b) {
+  if (a.sum == 0.0F || b.sum == 0.0F) {
+    return a.sum == 0.0F ? b : a;
+  }
+  const float max = std::max(a.max, b.max);
+  return {max, a.sum * std::exp(a.max - max) + b.sum * std::exp(b.max - max)};
+}
+
+/// The fixed binary tree over all canonical slices, neighbours first.
+RowSum combine_all(std::array<SliceSum, kCanonicalSlices> slices) {
+  for (int width = 1; width < kCanonicalSlices; width *= 2) {
+    for (int s = 0; s < kCanonicalSlices; s += 2 * width) {
+      slices[s] = combine(slices[s], slices[s + width]);
+    }
+  }
+  return {slices[0].max, slices[0].sum};
+}
+
+}  // namespace
+
+ParallelHead::ParallelHead(Backend& backend, Communicator& group, const ShardPlan& plan, const LinearSpec& spec)
+    : backend_(backend), group_(group), plan_(plan), slices_(plan.vocabulary_slices()), weight_(backend.pack(spec)) {
+  check(weight_->out_features() == local_vocabulary(), "ParallelHead: the matrix is not this rank's vocabulary shard");
+}
+
+void ParallelHead::forward(ConstRows hidden, Rows logits, Stream stream) {
+  backend_.matmul(*weight_, hidden, logits, stream);
+}
+
+void ParallelHead::argmax(ConstRows logits, std::span<std::int32_t> out, Stream stream) {
+  const auto rows = static_cast<std::size_t>(logits.rows);
+  check(out.size() == rows, "ParallelHead::argmax: one result a row");
+  my_max_.resize(rows);
+  all_max_.resize(rows * group_.size());
+  const std::array<Range, 1> whole = {Range{0, local_vocabulary()}};
+  backend_.slice_max(logits, whole, my_max_, stream);
+  const auto first = static_cast<std::int32_t>(plan_.vocabulary().begin);
+  for (SliceMax& mine : my_max_) {
+    mine.index += mine.index < 0 ? 0 : first;
+  }
+  group_.all_gather(bytes_of(my_max_), writable_bytes_of(all_max_), stream);
+  for (std::size_t r = 0; r < rows; ++r) {
+    SliceMax best{kMinusInfinity, -1};
+    // Ranks hold ascending ids, so only a larger value replaces what is there: a tie goes to the lowest id.
+    for (std::size_t at = r; at < all_max_.size(); at += rows) {
+      if (all_max_[at].index >= 0 && (best.index < 0 || all_max_[at].value > best.value)) {
+        best = all_max_[at];
+      }
+    }
+    out[r] = best.index;
+  }
+}
+
+void ParallelHead::sums(ConstRows logits, float temperature, std::span<const std::int32_t> entry, std::span<RowSum> out,
+                        std::span<float> entry_z, Stream stream) {
+  const auto rows = static_cast<std::size_t>(logits.rows);
+  check(out.size() == rows && entry.size() <= rows && entry_z.size() == entry.size(),
+        "ParallelHead::sums: one result a row, at most one entry a row");
+  // Equal messages from all ranks: per row the slices of the largest share, then the entry in `max` of one more record.
+  const std::size_t ranks = group_.size();
+  const std::size_t share = (kCanonicalSlices + ranks - 1) / ranks;
+  const std::size_t record = share + 1;
+  my_slices_.resize(rows * slices_.size());
+  my_sums_.assign(rows * record, SliceSum{kMinusInfinity, 0.0F});
+  all_sums_.resize(my_sums_.size() * ranks);
+  backend_.slice_sum(logits, temperature, slices_, my_slices_, stream);
+  const Range vocabulary = plan_.vocabulary();
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::copy_n(my_slices_.begin() + r * slices_.size(), slices_.size(), my_sums_.begin() + r * record);
+    if (r < entry.size() && vocabulary.contains(entry[r])) {
+      float logit = 0;
+      const float* at = logits.row(static_cast<std::int64_t>(r)) + (entry[r] - vocabulary.begin);
+      backend_.download(std::as_writable_bytes(std::span(&logit, 1)), reinterpret_cast<const std::byte*>(at), stream);
+      backend_.synchronize(stream);
+      my_sums_[r * record + share].max = logit / temperature;
+    }
+  }
+  group_.all_gather(bytes_of(my_sums_), writable_bytes_of(all_sums_), stream);
+
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::array<SliceSum, kCanonicalSlices> slices;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const SliceSum* theirs = &all_sums_[(rank * rows + r) * record];
+      const Range owned = plan_.slices_of(static_cast<int>(rank));
+      std::copy_n(theirs, owned.size(), slices.begin() + owned.begin);
+      if (r < entry.size() && plan_.vocabulary_of(static_cast<int>(rank)).contains(entry[r])) {
+        entry_z[r] = theirs[share].max;
+      }
+    }
+    out[r] = combine_all(slices);
+  }
+}
+
+void ParallelHead::gather_rows(ConstRows logits, std::span<float> out, Stream stream) {
+  const std::int64_t shard = plan_.max_vocabulary_shard();
+  const std::int64_t local = local_vocabulary();
+  const bool root = group_.rank() == 0;
+  check(out.size() == (root ? static_cast<std::size_t>(logits.rows * vocabulary()) : 0),
+        "ParallelHead::gather_rows: whole rows on rank 0, nothing elsewhere");
+  my_rows_.resize(logits.rows * shard);
+  all_rows_.resize(root ? my_rows_.size() * group_.size() : 0);
+  for (std::int64_t r = 0; r < logits.rows; ++r) {
+    backend_.download(std::as_writable_bytes(std::span(my_rows_).subspan(r * shard, local)),
+                      reinterpret_cast<const std::byte*>(logits.row(r)), stream);
+  }
+  backend_.synchronize(stream);
+  group_.gather(bytes_of(my_rows_), writable_bytes_of(all_rows_), 0, stream);
+  if (!root) {
+    return;
+  }
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    const Range theirs = plan_.vocabulary_of(rank);
+    for (std::int64_t r = 0; r < logits.rows; ++r) {
+      std::copy_n(all_rows_.begin() + (rank * logits.rows + r) * shard, theirs.size(),
+                  out.begin() + r * vocabulary() + theirs.begin);
+    }
+  }
+}
+
+}  // namespace specdec
