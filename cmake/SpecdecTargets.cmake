@@ -13,19 +13,35 @@ if(SPECDEC_SANITIZE)
   target_link_options(specdec_flags INTERFACE -fsanitize=${SPECDEC_SANITIZE})
 endif()
 
+# All programs, for `cmake --build --target programs`.
+add_custom_target(programs)
+
 # specdec_library(NAME SOURCES a.cpp ... DEPENDS lib ... [PRIVATE lib ...])
 function(specdec_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   add_library(specdec::${name} ALIAS ${name})
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:specdec_flags> ${ARG_PRIVATE})
-  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/specdec>)
   target_compile_features(${name} PUBLIC cxx_std_20)
+  # Installed archives are called libspecdec_backend.a and so on; the targets stay specdec::backend.
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME specdec_${name})
+  install(TARGETS ${name} EXPORT specdec ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/specdec
+    FILES_MATCHING PATTERN "*.h")
 endfunction()
 
-# specdec_program(NAME SOURCES a.cpp ... DEPENDS lib ...)
-function(specdec_program name)
+# specdec_executable(NAME SOURCES a.cpp ... DEPENDS lib ...): a test or a benchmark.
+function(specdec_executable name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE specdec_flags ${ARG_DEPENDS})
+endfunction()
+
+# specdec_program(NAME SOURCES a.cpp ... DEPENDS lib ...): what a user runs; it is installed.
+function(specdec_program name)
+  specdec_executable(${name} ${ARGN})
+  add_dependencies(programs ${name})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()

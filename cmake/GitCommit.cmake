@@ -1,0 +1,20 @@
+# Run at every build (cmake -P): writes OUTPUT, a header with the checkout's commit, only when it says something new, so that a build
+# with no news recompiles nothing. Needs SOURCE and OUTPUT.
+set(commit "")
+find_program(GIT git)
+if(GIT AND EXISTS ${SOURCE}/.git)
+  execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  execute_process(COMMAND ${GIT} -C ${SOURCE} diff --quiet HEAD -- RESULT_VARIABLE changed OUTPUT_QUIET ERROR_QUIET)
+  if(commit AND NOT changed EQUAL 0)
+    string(APPEND commit "+changes")
+  endif()
+endif()
+set(text "#define SPECDEC_COMMIT \"${commit}\"\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUTPUT} "${text}")
+endif()

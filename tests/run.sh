@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# From a fresh clone to the verdict of all tests: installs what is missing, builds, and runs
+#   release  every ctest label: unit, golden, mp
+#   asan     the unit tests of kernels and parsers under the address and undefined-behaviour sanitizers
+#   tsan     the tests of the threads transport and of threaded kernels under the thread sanitizer
+# The last line is the sum of all stages: N passed, N failed[, N skipped].
+#
+#   tests/run.sh              everything
+#   tests/run.sh --quick      release only, without label mp
+#   tests/run.sh --label X    release only, label X
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+# shellcheck source=launch/build.sh
+. "$here/../launch/build.sh"
+
+# Which unit tests the sanitizers run, by ctest name (Suite.Case): kernels and whatever parses bytes from outside; and what
+# uses threads.
+asan_tests='Kernel|Cpu|Backend|Reference|Dtype|DType|Linear|Attention|Checkpoint|Safetensors|Json|Tokenizer|Bpe|Utf8|Sampler|Verifier|Philox|KvCache|ShardPlan|Config|Round'
+tsan_tests='Thread|Communicator|Collective'
+
+label=""
+stages="release asan tsan"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --quick) stages=release; label='unit|golden' ;;
+    --label) [ $# -ge 2 ] || { echo "run.sh: --label needs a name" >&2; exit 2; }
+             stages=release; label="^$2\$"; shift ;;
+    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "run.sh: unknown argument '$1' (try --help)" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+passed=0 failed=0 skipped=0
+finish() {
+  [ $((passed + failed)) -gt 0 ] || { say "no test ran"; failed=1; }
+  if [ "$skipped" -gt 0 ]; then
+    echo "$passed passed, $failed failed, $skipped skipped"
+  else
+    echo "$passed passed, $failed failed"
+  fi
+  [ "$failed" -eq 0 ]
+  exit
+}
+# give_up WHAT: without it nothing after it can run.
+give_up() { say "FAILED: $1"; failed=$((failed + 1)); finish; }
+
+# run_tests PRESET CTEST-ARGUMENTS...
+run_tests() {
+  local preset=$1 tree="$repository/build/$1" status suite total bad left_out
+  shift
+  say "testing (preset $preset)"
+  rm -f "$tree/junit.xml"
+  "${launcher[@]}" ctest --test-dir "$tree" --output-on-failure --no-tests=error --parallel "$(nproc)" \
+    --output-junit "$tree/junit.xml" "$@" </dev/null
+  status=$?
+  suite=$(tr '\n' ' ' < "$tree/junit.xml" 2>/dev/null | grep -o '<testsuite [^>]*>')
+  count() { local number; number=$(grep -o "[[:space:]]$1=\"[0-9]*\"" <<<"$suite" | tr -dc 0-9); echo "${number:-0}"; }
+  total=$(count tests) bad=$(count failures) left_out=$(( $(count skipped) + $(count disabled) ))
+  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
+    bad=1 total=$((total + 1))
+  fi
+  passed=$((passed + total - bad - left_out)) failed=$((failed + bad)) skipped=$((skipped + left_out))
+}
+
+bash "$here/../launch/bootstrap.sh" --tests || give_up "installing what the tests need"
+launcher=(env)
+for stage in $stages; do
+  case "$stage" in
+    release)
+      configure release -DSPECDEC_TESTS=ON || give_up "configuring release"
+      build release all || give_up "building release"
+      write_environment release
+      run_tests release ${label:+-L "$label"} ;;
+    asan)
+      configure asan -DSPECDEC_BENCHMARKS=OFF || give_up "configuring asan"
+      build asan unit_tests || give_up "building asan"
+      run_tests asan -L unit -LE house -R "$asan_tests" ;;
+    tsan)
+      configure tsan -DSPECDEC_BENCHMARKS=OFF || give_up "configuring tsan"
+      build tsan unit_tests || give_up "building tsan"
+      # The thread sanitizer of gcc 12 cannot place its shadow when the kernel spreads addresses widely.
+      if setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi
+      run_tests tsan -L unit -LE house -R "$tsan_tests" ;;
+  esac
+done
+finish
