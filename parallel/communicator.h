@@ -8,12 +8,12 @@
 
 namespace specdec {
 
-/// A fixed group of ranks that act together. Every rank of the group calls the same operations in the same order with the same
-/// sizes; what one rank alone passes shows at the operation.
+/// A fixed group of ranks that act together. Every rank of the group calls the same operations in the same order with
+/// the same sizes; what one rank alone passes shows at the operation.
 ///
-/// A call is enqueued on `stream` (on a CPU: done when it returns). A wait that outlives the job's deadline, counted from the awaited
-/// rank's last progress, ends the job with ErrorKind::kPeerFailed (docs/protocol.md). With one rank every operation is free: the
-/// shortcut is here and never at a call site.
+/// A call is enqueued on `stream` (on a CPU: done when it returns). A wait that outlives the job's deadline, counted
+/// from the awaited rank's last progress, ends the job with ErrorKind::kPeerFailed (docs/protocol.md). With one rank
+/// every operation is free: the shortcut is here and never at a call site.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -33,6 +33,10 @@ class Communicator {
   /// data of rank `root` on every rank.
   virtual void broadcast(std::span<std::byte> data, int root, Stream stream) = 0;
   virtual void barrier() = 0;
+
+  /// Tells the watchdog that this rank works, for computations of many seconds without a collective (packing weights).
+  /// Free.
+  virtual void report_progress() {}
 };
 
 }  // namespace specdec

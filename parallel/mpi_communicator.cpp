@@ -1,0 +1,184 @@
+#include "parallel/mpi_communicator.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <climits>
+
+#include "parallel/mpi_check.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kTag = 1;
+
+int count_of(std::size_t elements) {
+  check(elements <= INT_MAX, "mpi: a message of more than 2^31 - 1 elements");
+  return static_cast<int>(elements);
+}
+
+/// Marks the rank as waiting inside a collective for the watchdog, also when the collective throws.
+class InCollective {
+ public:
+  explicit InCollective(Progress& progress) : progress_(progress) { progress_.enter_collective(); }
+  ~InCollective() { progress_.leave_collective(); }
+  InCollective(const InCollective&) = delete;
+  InCollective& operator=(const InCollective&) = delete;
+
+ private:
+  Progress& progress_;
+};
+
+/// Polls instead of blocking, so that the other ranks of an oversubscribed host get the processor.
+void wait(std::span<MPI_Request> requests) {
+  for (int done = 0;;) {
+    mpi_check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+              "MPI_Testall");
+    if (done != 0) {
+      return;
+    }
+    sched_yield();
+  }
+}
+
+/// into = lower + upper, element by element; `into` is one of the two.
+void add(std::span<float> into, std::span<const float> other, bool other_is_upper) {
+  if (other_is_upper) {
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      into[i] = into[i] + other[i];
+    }
+  } else {
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      into[i] = other[i] + into[i];
+    }
+  }
+}
+
+}  // namespace
+
+struct MpiCommunicator::Handle {
+  MPI_Comm comm = MPI_COMM_NULL;
+
+  void send(std::span<const float> data, int to, MPI_Request& request) const {
+    mpi_check(MPI_Isend(data.data(), count_of(data.size()), MPI_FLOAT, to, kTag, comm, &request), "MPI_Isend");
+  }
+  void receive(std::span<float> data, int from, MPI_Request& request) const {
+    mpi_check(MPI_Irecv(data.data(), count_of(data.size()), MPI_FLOAT, from, kTag, comm, &request), "MPI_Irecv");
+  }
+};
+
+MpiCommunicator::MpiCommunicator(int handle, MpiReduction reduction, Progress& progress, std::size_t large_bytes)
+    : handle_(std::make_unique<Handle>()), reduction_(reduction), progress_(progress), large_bytes_(large_bytes) {
+  const InCollective guard(progress_);
+  mpi_check(MPI_Comm_dup(MPI_Comm_f2c(handle), &handle_->comm), "MPI_Comm_dup");
+  mpi_check(MPI_Comm_set_errhandler(handle_->comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  mpi_check(MPI_Comm_rank(handle_->comm, &rank_), "MPI_Comm_rank");
+  mpi_check(MPI_Comm_size(handle_->comm, &size_), "MPI_Comm_size");
+  steps_ = tree_steps(rank_, size_);
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  MPI_Comm_free(&handle_->comm);
+}
+
+void MpiCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) {
+  const InCollective guard(progress_);
+  if (reduction_ == MpiReduction::kLibrary) {
+    mpi_check(MPI_Allreduce(MPI_IN_PLACE, data.data(), count_of(data.size()), MPI_FLOAT, MPI_SUM, handle_->comm),
+              "MPI_Allreduce");
+  } else if (data.size_bytes() >= large_bytes_ && std::has_single_bit(static_cast<unsigned>(size_))) {
+    reduce_by_halving(data);
+  } else {
+    reduce_by_doubling(data);
+  }
+}
+
+void MpiCommunicator::reduce_by_doubling(std::span<float> data) {
+  received_.resize(std::max(received_.size(), data.size()));
+  const std::span<float> received = std::span(received_).first(data.size());
+  std::vector<MPI_Request> requests;
+  for (const TreeStep& step : steps_) {
+    requests.assign(step.destinations.size() + 1, MPI_REQUEST_NULL);
+    handle_->receive(received, step.source, requests.back());
+    for (std::size_t i = 0; i < step.destinations.size(); ++i) {
+      handle_->send(data, step.destinations[i], requests[i]);
+    }
+    wait(requests);
+    add(data, received, step.source_is_upper);
+  }
+}
+
+void MpiCommunicator::reduce_by_halving(std::span<float> data) {
+  received_.resize(std::max(received_.size(), data.size() / 2 + 1));
+  // Level by level each rank keeps half of what it has and gives the other half away; `kept` remembers the halves for
+  // the way back.
+  struct Halves {
+    std::span<float> mine;
+    std::span<float> theirs;
+    int partner;
+  };
+  std::vector<Halves> kept;
+  std::span<float> range = data;
+  std::vector<MPI_Request> requests(2);
+  for (int stride = 1; stride < size_; stride *= 2) {
+    const bool upper = (rank_ & stride) != 0;
+    const std::span<float> low = range.first(range.size() / 2);
+    const std::span<float> high = range.subspan(range.size() / 2);
+    const Halves halves{upper ? high : low, upper ? low : high, rank_ ^ stride};
+    const std::span<float> received = std::span(received_).first(halves.mine.size());
+    handle_->receive(received, halves.partner, requests[0]);
+    handle_->send(halves.theirs, halves.partner, requests[1]);
+    wait(requests);
+    add(halves.mine, received, !upper);
+    range = halves.mine;
+    kept.push_back(halves);
+  }
+  for (auto halves = kept.rbegin(); halves != kept.rend(); ++halves) {
+    handle_->receive(halves->theirs, halves->partner, requests[0]);
+    handle_->send(halves->mine, halves->partner, requests[1]);
+    wait(requests);
+  }
+}
+
+void MpiCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream /*stream*/) {
+  check(all.size() == mine.size() * size_, "all_gather: `all` must hold size() * mine.size() bytes");
+  const InCollective guard(progress_);
+  const int count = count_of(mine.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const bool in_place = mine.data() == all.data() + mine.size() * rank_;
+  mpi_check(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE,
+                           handle_->comm, &request),
+            "MPI_Iallgather");
+  wait({&request, 1});
+}
+
+void MpiCommunicator::gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream /*stream*/) {
+  check(root >= 0 && root < size_, "gather: root outside the group");
+  check(rank_ != root || all.size() == mine.size() * size_, "gather: `all` must hold size() * mine.size() bytes");
+  const InCollective guard(progress_);
+  const int count = count_of(mine.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const bool in_place = rank_ == root && mine.data() == all.data() + mine.size() * rank_;
+  mpi_check(MPI_Igather(in_place ? MPI_IN_PLACE : mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, root,
+                        handle_->comm, &request),
+            "MPI_Igather");
+  wait({&request, 1});
+}
+
+void MpiCommunicator::broadcast(std::span<std::byte> data, int root, Stream /*stream*/) {
+  check(root >= 0 && root < size_, "broadcast: root outside the group");
+  const InCollective guard(progress_);
+  MPI_Request request = MPI_REQUEST_NULL;
+  mpi_check(MPI_Ibcast(data.data(), count_of(data.size()), MPI_BYTE, root, handle_->comm, &request), "MPI_Ibcast");
+  wait({&request, 1});
+}
+
+void MpiCommunicator::barrier() {
+  const InCollective guard(progress_);
+  MPI_Request request = MPI_REQUEST_NULL;
+  mpi_check(MPI_Ibarrier(handle_->comm, &request), "MPI_Ibarrier");
+  wait({&request, 1});
+}
+
+}  // namespace specdec

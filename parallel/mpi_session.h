@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "backend/error.h"
+#include "parallel/communicator.h"
+#include "parallel/progress.h"
+
+namespace specdec {
+
+/// MPI from start to end: the one place of MPI_Init_thread and MPI_Finalize. Owned by main, first in, last out;
+/// everything below gets communicators. Works without mpirun too, as a job of one rank.
+class MpiSession {
+ public:
+  /// `program` stands before every message on stderr. MPI reads its own arguments from argc, argv.
+  MpiSession(int& argc, char**& argv, std::string program);
+  /// Waits for the other ranks (MPI_Finalize).
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& host() const { return host_; }
+  const std::string& program() const { return program_; }
+  Progress& progress() { return progress_; }
+
+  /// All ranks, over `transport`: "auto" (self for one rank, else mpi), "self", "mpi", "mpi-fast". Throws kBadInput for
+  /// any other name, on every rank. Collective.
+  std::unique_ptr<Communicator> world(std::string_view transport);
+  /// As world(), for the ranks that give the same `color` >= 0, in the order of their world ranks; null for color < 0.
+  /// Collective over all ranks.
+  std::unique_ptr<Communicator> split(std::string_view transport, int color);
+
+  /// Ends the whole job because of an error that this rank alone has met: one line on rank 0's stderr, and exit code
+  /// `exit_code(kind)`. The other ranks need not be told and do not hang.
+  [[noreturn]] void fail(ErrorKind kind, const std::string& message);
+
+ private:
+  Progress progress_;
+  std::string program_;
+  std::string host_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace specdec

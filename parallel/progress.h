@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace specdec {
+
+/// What a rank is doing, for the watchdog.
+enum class RankState : std::uint32_t { kComputing, kWaiting, kLeaving };
+
+/// How far a rank has come: a snapshot of Progress, sent to rank 0 as plain bytes.
+struct ProgressRecord {
+  std::uint64_t ticks = 0;       ///< changes whenever the rank makes progress of any kind
+  std::uint64_t round = 0;       ///< round of the decoding loop
+  std::uint64_t collective = 0;  ///< number of the last collective that was entered
+  RankState state = RankState::kComputing;
+
+  friend bool operator==(const ProgressRecord&, const ProgressRecord&) = default;
+};
+
+/// A rank's own account of its progress. One thread writes, the watchdog reads; a write is a relaxed store, so it may
+/// stand in the hot path.
+class Progress {
+ public:
+  /// Work was done (a layer was computed or packed): a long computation is no hang.
+  void tick() { bump(ticks_); }
+  void enter_round(std::uint64_t round) {
+    round_.store(round, std::memory_order_relaxed);
+    tick();
+  }
+  void enter_collective() {
+    bump(collective_);
+    set(RankState::kWaiting);
+  }
+  void leave_collective() { set(RankState::kComputing); }
+  /// This rank has done its part: from now on nobody's wait is its fault.
+  void leave() { set(RankState::kLeaving); }
+
+  ProgressRecord snapshot() const {
+    return {ticks_.load(std::memory_order_relaxed), round_.load(std::memory_order_relaxed),
+            collective_.load(std::memory_order_relaxed), state_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  static void bump(std::atomic<std::uint64_t>& counter) {
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  void set(RankState state) {
+    state_.store(state, std::memory_order_relaxed);
+    tick();
+  }
+
+  std::atomic<std::uint64_t> ticks_{0};
+  std::atomic<std::uint64_t> round_{0};
+  std::atomic<std::uint64_t> collective_{0};
+  std::atomic<RankState> state_{RankState::kComputing};
+};
+
+}  // namespace specdec

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/communicator.h"
+
+namespace specdec {
+
+/// What a rank has spent in one kind of collective, waiting for the other ranks included.
+struct OperationTotals {
+  std::int64_t calls = 0;
+  std::int64_t bytes = 0;  ///< of this rank's payload (what it contributes, not what travels)
+  double seconds = 0;
+};
+
+struct CollectiveTotals {
+  OperationTotals all_reduce;
+  OperationTotals all_gather;
+  OperationTotals gather;
+  OperationTotals broadcast;
+  OperationTotals barrier;
+
+  double seconds() const {
+    return all_reduce.seconds + all_gather.seconds + gather.seconds + broadcast.seconds + barrier.seconds;
+  }
+};
+
+/// Counts and times the operations of another communicator: two readings of the clock a call. On a CPU only, where a
+/// call that returns is done.
+class TimedCommunicator final : public Communicator {
+ public:
+  explicit TimedCommunicator(Communicator& inner) : inner_(inner) {}
+
+  /// Running totals; a phase's share is the difference of two readings.
+  const CollectiveTotals& totals() const { return totals_; }
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::string_view transport() const override { return inner_.transport(); }
+
+  void all_reduce(std::span<float> data, Stream stream) override;
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override;
+  void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) override;
+  void broadcast(std::span<std::byte> data, int root, Stream stream) override;
+  void barrier() override;
+  void report_progress() override { inner_.report_progress(); }
+
+ private:
+  Communicator& inner_;
+  CollectiveTotals totals_;
+};
+
+}  // namespace specdec
