@@ -45,27 +45,3 @@ build() {
   say "building $* (preset $preset, $jobs at a time)"
   cmake --build "$repository/build/$preset" --parallel "$jobs" --target "$@" >&2 </dev/null
 }
-
-# write_environment PRESET: build/PRESET/env.sh, for bash and zsh (and any POSIX shell).
-write_environment() {
-  local quoted
-  quoted=$(printf '%s' "$repository/build/$1/bin" | sed "s/'/'\\\\''/g")
-  cat > "$repository/build/$1/env.sh" <<END
-# Written by launch/quickstart.sh. Source it in a shell to have the programs on PATH and mpirun ready for one machine.
-case ":\$PATH:" in
-  *:'$quoted':*) ;;
-  *) export PATH='$quoted':"\$PATH" ;;
-esac
-# More ranks than cores: allowed, and a rank that waits gives its core to one that works.
-export OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_hwloc_base_binding_policy=none
-# Containers often forbid the single-copy system call; Open MPI then says so at every start.
-export OMPI_MCA_btl_vader_single_copy_mechanism=none
-# Open MPI asks root for both of these.
-if [ "\$(id -u)" -eq 0 ]; then
-  export OMPI_ALLOW_RUN_AS_ROOT=1
-  export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
-END
-}

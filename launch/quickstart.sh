@@ -12,7 +12,6 @@ tests=OFF
 if grep -qs '^SPECDEC_TESTS:BOOL=ON' "$repository/build/release/CMakeCache.txt"; then tests=ON; fi
 configure release -DSPECDEC_TESTS=$tests
 build release programs
-write_environment release
 
 environment="build/release/env.sh"
 # shellcheck disable=SC1090

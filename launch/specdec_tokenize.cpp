@@ -12,6 +12,7 @@
 
 #include "backend/error.h"
 #include "models/tokenizer.h"
+#include "runtime/version.h"
 
 namespace specdec {
 namespace {
@@ -81,7 +82,8 @@ int main(int argc, char** argv) {
       "  printf 'def f(x):' | specdec_tokenize --model assets/manpy-11m\n"
       "  echo 270 324 | specdec_tokenize --model assets/manpy-11m --decode\n",
       "specdec_tokenize"};
-  app.set_version_flag("--version", std::string("specdec_tokenize ") + SPECDEC_VERSION, "Print the version and exit");
+  app.set_version_flag(
+      "--version", [] { return specdec::version_text("specdec_tokenize"); }, "Print the version and exit");
   app.add_option("--model", options.model, "Model directory in Hugging Face's layout")->required();
   CLI::Option* decode =
       app.add_flag("--decode", options.decode,

@@ -70,7 +70,6 @@ for stage in $stages; do
     release)
       configure release -DSPECDEC_TESTS=ON || give_up "configuring release"
       build release all || give_up "building release"
-      write_environment release
       run_tests release ${label:+-L "$label"} ;;
     asan)
       configure asan -DSPECDEC_BENCHMARKS=OFF || give_up "configuring asan"

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# clang-tidy over the project's sources, or over the files given: tests/lint.sh [FILE...]. Some ten seconds a file on one core, so all of it takes
+# minutes; that is why it is not a stage of tests/run.sh. Needs `launch/bootstrap.sh --tests --lint`.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+# shellcheck source=launch/build.sh
+. "$here/../launch/build.sh"
+bash "$here/../launch/bootstrap.sh" --tests --lint
+configure release -DSPECDEC_TESTS=ON
+
+if [ $# -gt 0 ]; then
+  files=("$@")
+else
+  cd "$repository"
+  mapfile -t files < <(find backend parallel models runtime launch -name '*.cpp' | sort)
+fi
+tidy=$(command -v clang-tidy-14 || command -v clang-tidy)
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "$tidy" --quiet -p "$repository/build/release"
+say "${#files[@]} files, no findings"
