@@ -19,12 +19,8 @@ namespace specdec::elementary {
 // ------------------------------------------------------------------------
 
 /// a * b + c, rounded once.
-constexpr float fused(float a, float b, float c) {
-  return std::fma(a, b, c);
-}
-constexpr float select(bool mask, float if_true, float if_false) {
-  return mask ? if_true : if_false;
-}
+constexpr float fused(float a, float b, float c) { return std::fma(a, b, c); }
+constexpr float select(bool mask, float if_true, float if_false) { return mask ? if_true : if_false; }
 /// value * 2^n, where n is what the low bits of `shifter` hold after kRoundToInteger was added to it.
 constexpr float scale_by_low_bits(float value, float shifter) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + (std::bit_cast<std::uint32_t>(shifter) << 23));
@@ -135,9 +131,7 @@ constexpr double log(double x) {
 }
 
 /// x^y for a normal x > 0: exp(y log x), off by at most (2 + 3 |y log x|) ulp.
-constexpr double pow(double x, double y) {
-  return exp(y * log(x));
-}
+constexpr double pow(double x, double y) { return exp(y * log(x)); }
 
 struct SinCos {
   double sin = 0;

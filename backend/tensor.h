@@ -32,7 +32,9 @@ struct BasicRows {
   constexpr BasicRows slice_cols(std::int64_t begin, std::int64_t count) const {
     return {data + begin, rows, count, stride};
   }
-  constexpr operator BasicRows<const T>() const { return {data, rows, cols, stride}; }  // NOLINT(google-explicit-constructor)
+  constexpr operator BasicRows<const T>() const {
+    return {data, rows, cols, stride};
+  }  // NOLINT(google-explicit-constructor)
 };
 
 using Rows = BasicRows<float>;
