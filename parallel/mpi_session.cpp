@@ -3,8 +3,15 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "parallel/mpi_check.h"
 #include "parallel/mpi_communicator.h"
+#include "parallel/peer.h"
 #include "parallel/self_communicator.h"
 
 namespace specdec {
@@ -28,6 +35,54 @@ std::unique_ptr<Communicator> make_communicator(std::string_view transport, int 
   throw_bad_input("parallel.transport: found " + std::string(transport) + ", expected auto, self, mpi or mpi-fast");
 }
 
+/// Host of every rank, the same list everywhere.
+std::vector<std::string> host_names(int size) {
+  constexpr int kWidth = 256;
+  std::array<char, kWidth> mine{};
+  gethostname(mine.data(), mine.size() - 1);
+  std::vector<char> all(std::size_t{kWidth} * size);
+  mpi_check(MPI_Allgather(mine.data(), kWidth, MPI_CHAR, all.data(), kWidth, MPI_CHAR, MPI_COMM_WORLD),
+            "MPI_Allgather");
+  std::vector<std::string> names;
+  for (int r = 0; r < size; ++r) {
+    names.emplace_back(all.data() + std::size_t{kWidth} * r);
+  }
+  return names;
+}
+
+bool on_one_host(int size) {
+  MPI_Comm host = MPI_COMM_NULL;
+  mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  int on_host = 0;
+  MPI_Comm_size(host, &on_host);
+  MPI_Comm_free(&host);
+  const int alone = on_host == size ? 1 : 0;
+  int all_alone = 0;
+  mpi_check(MPI_Allreduce(&alone, &all_alone, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
+  return all_alone == 1;
+}
+
+/// The sockets of the watchdogs: on rank 0 to every worker, on a worker to rank 0.
+std::vector<Peer> contact_peers(int rank, int size) {
+  std::vector<Peer> peers;
+  if (size == 1) {
+    return peers;
+  }
+  const bool one_host = on_one_host(size);
+  std::optional<PeerListener> listener;
+  PeerEndpoint endpoint;
+  if (rank == 0) {
+    listener.emplace(one_host);
+    endpoint = listener->endpoint();
+  }
+  mpi_check(MPI_Bcast(&endpoint, sizeof endpoint, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  if (rank == 0) {
+    return listener->accept(size - 1);
+  }
+  peers.push_back(connect_to(endpoint, rank));
+  return peers;
+}
+
 }  // namespace
 
 MpiSession::MpiSession(int& argc, char**& argv, std::string program) : program_(std::move(program)) {
@@ -35,14 +90,14 @@ MpiSession::MpiSession(int& argc, char**& argv, std::string program) : program_(
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  host_ = name;
+  const std::vector<std::string> hosts = host_names(size_);
+  host_ = hosts[rank_];
+  watchdog_ = std::make_unique<Watchdog>(signals_, progress_, program_, rank_, hosts, contact_peers(rank_, size_));
 }
 
 MpiSession::~MpiSession() {
   progress_.leave();
-  MPI_Finalize();
+  MPI_Finalize();  // still watched: a rank that never comes here would keep the others for ever
 }
 
 std::unique_ptr<Communicator> MpiSession::world(std::string_view transport) {
@@ -60,13 +115,6 @@ std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int 
   std::unique_ptr<Communicator> communicator = make_communicator(transport, size, MPI_Comm_c2f(part), progress_);
   MPI_Comm_free(&part);
   return communicator;
-}
-
-void MpiSession::fail(ErrorKind kind, const std::string& message) {
-  const std::string line = program_ + ": error: " + message + "\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-  MPI_Abort(MPI_COMM_WORLD, exit_code(kind));
-  _exit(exit_code(kind));
 }
 
 }  // namespace specdec

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "backend/error.h"
 #include "parallel/communicator.h"
+#include "parallel/job_signals.h"
 #include "parallel/progress.h"
+#include "parallel/watchdog.h"
 
 namespace specdec {
 
@@ -34,16 +37,17 @@ class MpiSession {
   /// Collective over all ranks.
   std::unique_ptr<Communicator> split(std::string_view transport, int color);
 
-  /// Ends the whole job because of an error that this rank alone has met: one line on rank 0's stderr, and exit code
-  /// `exit_code(kind)`. The other ranks need not be told and do not hang.
-  [[noreturn]] void fail(ErrorKind kind, const std::string& message);
+  /// Deadlines, failures and interruption of the job.
+  Watchdog& watchdog() { return *watchdog_; }
 
  private:
+  JobSignals signals_;  // first: before MPI starts its threads
   Progress progress_;
   std::string program_;
   std::string host_;
   int rank_ = 0;
   int size_ = 1;
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 }  // namespace specdec

@@ -56,7 +56,11 @@ int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& bo
       return exit_code(ending.kind);
     } catch (const std::exception& error) {
       const Ending ending = describe(error);
-      session.fail(ending.kind, ending.message);
+      if (session.size() > 1) {
+        session.watchdog().fail(ending.kind, ending.message);
+      }
+      print(program, ending);
+      return exit_code(ending.kind);
     }
   } catch (const std::exception& error) {  // of MpiSession's constructor
     const Ending ending = describe(error);

@@ -1,0 +1,65 @@
+#include "parallel/culprit.h"
+
+#include <cstdint>
+#include <utility>
+
+namespace specdec {
+namespace {
+
+bool leaving(const RankStatus& status) {
+  return status.progress.state == RankState::kLeaving;
+}
+
+/// Orders ranks by how far they have come: inside collective n comes after having left n - 1 and before having left n.
+std::pair<std::uint64_t, std::uint64_t> advance(const ProgressRecord& progress) {
+  return {progress.round, 2 * progress.collective - (progress.state == RankState::kWaiting ? 1 : 0)};
+}
+
+/// Whether some rank needs another one to go on; a rank that leaves waits in MPI_Finalize.
+bool anybody_waits(std::span<const RankStatus> ranks) {
+  for (const RankStatus& status : ranks) {
+    if (status.progress.state != RankState::kComputing) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The rank without a better one before it; `better(a, b)` says that a is a worse culprit than b.
+template <typename Candidate, typename Better>
+const RankStatus* select(std::span<const RankStatus> ranks, Candidate&& candidate, Better&& better) {
+  const RankStatus* best = nullptr;
+  for (const RankStatus& status : ranks) {
+    if (!leaving(status) && candidate(status) && (best == nullptr || better(status, *best))) {
+      best = &status;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double deadline) {
+  if (const RankStatus* dead = select(
+          ranks, [](const RankStatus& s) { return s.lost; },
+          [](const RankStatus& a, const RankStatus& b) { return a.lost_age > b.lost_age; })) {
+    return Culprit{dead->rank, FailureCause::kDied};
+  }
+  if (const RankStatus* silent = select(
+          ranks, [&](const RankStatus& s) { return s.silence > deadline; },
+          [](const RankStatus& a, const RankStatus& b) { return a.silence > b.silence; })) {
+    return Culprit{silent->rank, FailureCause::kSilent};
+  }
+  if (!anybody_waits(ranks)) {
+    return std::nullopt;
+  }
+  const RankStatus* last = select(
+      ranks, [](const RankStatus&) { return true; },
+      [](const RankStatus& a, const RankStatus& b) { return advance(a.progress) < advance(b.progress); });
+  if (last != nullptr && last->stall > deadline) {
+    return Culprit{last->rank, FailureCause::kStalled};
+  }
+  return std::nullopt;
+}
+
+}  // namespace specdec

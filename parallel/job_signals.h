@@ -1,0 +1,24 @@
+#pragma once
+
+namespace specdec {
+
+/// SIGTERM and SIGINT as something to poll instead of something that strikes. Blocks both for the calling thread and
+/// all threads that it starts from then on, so it must come before MPI_Init; they stay blocked to the end of the
+/// process, since mpirun sends SIGTERM to ranks that are already leaving.
+class JobSignals {
+ public:
+  JobSignals();
+  ~JobSignals();
+  JobSignals(const JobSignals&) = delete;
+  JobSignals& operator=(const JobSignals&) = delete;
+
+  /// Readable when a signal is there.
+  int fd() const { return fd_; }
+  /// The number of a signal that has come since the last call, or 0.
+  int take();
+
+ private:
+  int fd_;
+};
+
+}  // namespace specdec

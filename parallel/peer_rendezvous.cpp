@@ -1,0 +1,181 @@
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "backend/error.h"
+#include "parallel/peer.h"
+
+namespace specdec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kContactLimit{30};
+constexpr std::chrono::seconds kConnectLimit{3};
+
+/// A worker's first words.
+struct Hello {
+  std::uint64_t token = 0;
+  std::int32_t rank = 0;
+  std::int32_t unused = 0;
+};
+
+sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = address;
+  to.sin_port = htons(port);
+  return to;
+}
+
+/// IPv4 addresses of this host that other hosts may reach.
+std::vector<std::uint32_t> host_addresses() {
+  std::vector<std::uint32_t> found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) {
+    return found;
+  }
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET && (entry->ifa_flags & IFF_UP) != 0 &&
+        (entry->ifa_flags & IFF_LOOPBACK) == 0) {
+      sockaddr_in address{};
+      std::memcpy(&address, entry->ifa_addr, sizeof address);
+      found.push_back(address.sin_addr.s_addr);
+    }
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+bool wait_for(int fd, short events, Clock::time_point until) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd poll_fd{fd, events, 0};
+    const int ready = poll(&poll_fd, 1, static_cast<int>(left > 0 ? left : 0));
+    if (ready >= 0 || errno != EINTR) {
+      return ready > 0;
+    }
+  }
+}
+
+void send_at_once(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/// The rank behind a new connection, or -1 for a stranger.
+int greet(int fd, std::uint64_t token, Clock::time_point until) {
+  Hello hello;
+  const auto bytes = std::as_writable_bytes(std::span(&hello, 1));
+  for (std::size_t got = 0; got < bytes.size();) {
+    if (!wait_for(fd, POLLIN, until)) {
+      return -1;
+    }
+    const ssize_t n = recv(fd, bytes.data() + got, bytes.size() - got, 0);
+    if (n <= 0) {
+      return -1;
+    }
+    got += static_cast<std::size_t>(n);
+  }
+  return hello.token == token ? hello.rank : -1;
+}
+
+/// A connected socket, or -1.
+int try_connect(const sockaddr_in& to) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) {
+    return -1;
+  }
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ||
+      (errno == EINPROGRESS && wait_for(fd, POLLOUT, Clock::now() + kConnectLimit) &&
+       getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0)) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+}  // namespace
+
+PeerListener::PeerListener(bool one_host) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  check(fd_ >= 0, "watchdog: cannot open a socket");
+  sockaddr_in at = socket_address(htonl(one_host ? INADDR_LOOPBACK : INADDR_ANY), 0);
+  socklen_t length = sizeof at;
+  check(bind(fd_, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 && listen(fd_, SOMAXCONN) == 0 &&
+            getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &length) == 0,
+        "watchdog: cannot listen");
+  check(getrandom(&endpoint_.token, sizeof endpoint_.token, 0) == static_cast<ssize_t>(sizeof endpoint_.token),
+        "watchdog: no random bytes");
+  endpoint_.port = ntohs(at.sin_port);
+  const std::vector<std::uint32_t> addresses =
+      one_host ? std::vector<std::uint32_t>{htonl(INADDR_LOOPBACK)} : host_addresses();
+  for (const std::uint32_t address : addresses) {
+    if (endpoint_.address_count < endpoint_.addresses.size()) {
+      endpoint_.addresses[endpoint_.address_count++] = address;
+    }
+  }
+}
+
+PeerListener::~PeerListener() {
+  close(fd_);
+}
+
+std::vector<Peer> PeerListener::accept(int workers) {
+  std::vector<std::optional<Peer>> found(workers);
+  const auto until = Clock::now() + kContactLimit;
+  for (int missing = workers; missing > 0;) {
+    if (!wait_for(fd_, POLLIN, until)) {
+      throw Error(ErrorKind::kPeerFailed,
+                  "watchdog: " + std::to_string(missing) + " ranks did not connect to rank 0 in time");
+    }
+    const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) {
+      continue;
+    }
+    Peer peer(fd);
+    const int rank = greet(fd, endpoint_.token, Clock::now() + kConnectLimit);
+    if (rank >= 1 && rank <= workers && !found[rank - 1]) {
+      send_at_once(fd);
+      found[rank - 1].emplace(std::move(peer));
+      --missing;
+    }
+  }
+  std::vector<Peer> peers;
+  for (std::optional<Peer>& peer : found) {
+    peers.push_back(std::move(*peer));
+  }
+  return peers;
+}
+
+Peer connect_to(const PeerEndpoint& endpoint, int rank) {
+  for (std::uint32_t i = 0; i < endpoint.address_count; ++i) {
+    const int fd = try_connect(socket_address(endpoint.addresses[i], endpoint.port));
+    if (fd >= 0) {
+      Peer peer(fd);
+      send_at_once(fd);
+      const Hello hello{endpoint.token, rank, 0};
+      if (::send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello)) {
+        return peer;
+      }
+    }
+  }
+  throw Error(ErrorKind::kPeerFailed, "watchdog: rank " + std::to_string(rank) + " cannot reach rank 0 at any of its " +
+                                          std::to_string(endpoint.address_count) + " addresses, port " +
+                                          std::to_string(endpoint.port));
+}
+
+}  // namespace specdec

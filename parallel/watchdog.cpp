@@ -1,0 +1,323 @@
+#include "parallel/watchdog.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace specdec {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBeat{100};
+/// After SIGTERM, how long a death may take to show: mpirun sends SIGTERM because of a death too, and the death is the
+/// news then.
+constexpr milliseconds kDeathShows{100};
+/// After SIGTERM, how long the program may take to end by itself; mpirun sends SIGKILL after a second.
+constexpr milliseconds kInterruptGrace{700};
+/// How long workers stay behind, so that rank 0's exit code is the first that mpirun sees.
+constexpr milliseconds kLeaderFirst{300};
+/// After an error that a rank has thrown because another one failed, how long the other's death may take to show.
+constexpr milliseconds kErrorGrace{200};
+/// How long a worker that has thrown waits for rank 0 to end the job.
+constexpr milliseconds kLeaderAnswers{5000};
+/// A callback that hangs must not keep the job: SIGALRM kills the process then.
+constexpr unsigned kCallbackSeconds = 5;
+
+double seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+const char* name_of(RankState state) {
+  switch (state) {
+    case RankState::kComputing:
+      return "computing";
+    case RankState::kWaiting:
+      return "waiting";
+    case RankState::kLeaving:
+      return "leaving";
+  }
+  return "?";
+}
+
+std::string signal_name(int signal) {
+  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+}  // namespace
+
+Watchdog::Watchdog(JobSignals& signals, Progress& progress, std::string program, int rank,
+                   std::vector<std::string> hosts, std::vector<Peer> peers)
+    : signals_(signals),
+      progress_(progress),
+      program_(std::move(program)),
+      rank_(rank),
+      hosts_(std::move(hosts)),
+      wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      now_(Clock::now()),
+      next_beat_(now_) {
+  check(wake_ >= 0, "watchdog: cannot open an eventfd");
+  if (leader()) {
+    watched_.push_back({.rank = 0, .peer = {}, .progress = {}, .heard = now_, .advanced = now_, .lost = {}});
+  }
+  for (Peer& peer : peers) {
+    const int watched_rank = static_cast<int>(watched_.size());
+    watched_.push_back(
+        {.rank = watched_rank, .peer = std::move(peer), .progress = {}, .heard = now_, .advanced = now_, .lost = {}});
+  }
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+Watchdog::~Watchdog() {
+  thread_.request_stop();
+  eventfd_write(wake_, 1);
+  thread_.join();
+  close(wake_);
+}
+
+void Watchdog::set_on_failure(std::function<void(const Failure&)> callback) {
+  const std::scoped_lock lock(mutex_);
+  on_failure_ = std::move(callback);
+}
+
+void Watchdog::fail(ErrorKind kind, const std::string& message) {
+  std::fflush(nullptr);  // the end comes by _exit
+  {
+    const std::scoped_lock lock(mutex_);
+    own_error_ = Failure{.cause = FailureCause::kError,
+                         .rank = rank_,
+                         .host = hosts_[rank_],
+                         .progress = progress_.snapshot(),
+                         .exit_code = exit_code(kind),
+                         .message = message};
+  }
+  eventfd_write(wake_, 1);
+  for (;;) {
+    pause();
+  }
+}
+
+void Watchdog::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    wait_for_events();
+    skip_suspension();
+    read_signals();
+    read_peers();
+    take_own_error();
+    beat();
+    judge();
+  }
+  tell(MessageKind::kHeartbeat, 0, "");
+}
+
+void Watchdog::wait_for_events() {
+  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {wake_, POLLIN, 0}};
+  for (const Watched& watched : watched_) {
+    if (watched.peer && !watched.lost) {
+      fds.push_back({watched.peer->fd(), POLLIN, 0});
+    }
+  }
+  const auto left = std::chrono::duration_cast<milliseconds>(next_beat_ - Clock::now()).count();
+  // While a signal or an error is being weighed, time matters at a finer grain.
+  const std::int64_t longest = signal_ != 0 || error_ ? 20 : kBeat.count();
+  poll(fds.data(), fds.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, longest)));
+  eventfd_t ignored = 0;
+  eventfd_read(wake_, &ignored);
+}
+
+/// When this process itself was stopped (by mpirun on Ctrl-Z, with all others), the time that has passed is nobody's
+/// fault.
+void Watchdog::skip_suspension() {
+  const Clock::time_point before = std::exchange(now_, Clock::now());
+  if (now_ - before > 10 * kBeat) {
+    for (Watched& watched : watched_) {
+      watched.heard += now_ - before;
+      watched.advanced += now_ - before;
+    }
+  }
+}
+
+void Watchdog::read_signals() {
+  while (const int signal = signals_.take()) {
+    note_signal(signal);
+  }
+}
+
+void Watchdog::note_signal(int signal) {
+  if (signal_ == 0) {
+    signal_ = signal;
+    signal_at_ = now_;
+  }
+}
+
+void Watchdog::read_peers() {
+  for (Watched& watched : watched_) {
+    if (!watched.peer) {
+      watched.heard = now_;
+      update(watched, progress_.snapshot());
+    } else if (!watched.lost &&
+               !watched.peer->receive([&](const Message& message) { take_message(watched, message); })) {
+      watched.lost = now_;
+    }
+  }
+}
+
+void Watchdog::update(Watched& watched, const ProgressRecord& progress) {
+  if (watched.progress != progress) {
+    watched.progress = progress;
+    watched.advanced = now_;
+  }
+}
+
+void Watchdog::take_message(Watched& from, const Message& message) {
+  from.heard = now_;
+  update(from, message.progress);
+  if (message.kind == MessageKind::kVerdict) {
+    std::this_thread::sleep_for(kLeaderFirst);
+    _exit(message.exit_code);
+  }
+  if (leader() && message.kind == MessageKind::kError && !error_) {
+    const std::string text = message.text.data();
+    // Bad input is the user's to mend, whichever rank has met it; any other error is looked for on the rank that threw
+    // it.
+    const bool bad_input = message.exit_code == exit_code(ErrorKind::kBadInput);
+    error_ = {Failure{.cause = FailureCause::kError,
+                      .rank = from.rank,
+                      .host = hosts_[from.rank],
+                      .progress = from.progress,
+                      .exit_code = message.exit_code,
+                      .message = bad_input ? text : "rank " + std::to_string(from.rank) + ": " + text},
+              now_};
+  }
+  if (leader() && message.signal != 0) {
+    note_signal(message.signal);
+  }
+}
+
+void Watchdog::take_own_error() {
+  const std::scoped_lock lock(mutex_);
+  if (own_error_ && !error_) {
+    error_ = {*own_error_, now_};
+    if (!leader()) {
+      tell(MessageKind::kError, own_error_->exit_code, own_error_->message);
+    }
+  }
+}
+
+void Watchdog::beat() {
+  if (now_ >= next_beat_) {
+    tell(MessageKind::kHeartbeat, 0, "");
+    next_beat_ = now_ + kBeat;
+  }
+}
+
+void Watchdog::tell(MessageKind kind, int exit_code, const std::string& text) {
+  Message message;
+  message.kind = kind;
+  message.exit_code = exit_code;
+  message.signal = signal_;
+  message.progress = progress_.snapshot();
+  std::strncpy(message.text.data(), text.c_str(), message.text.size() - 1);
+  for (Watched& watched : watched_) {
+    if (watched.peer && !watched.lost) {
+      watched.peer->send(message);
+    }
+  }
+}
+
+std::optional<Culprit> Watchdog::culprit() const {
+  std::vector<RankStatus> ranks;
+  for (const Watched& watched : watched_) {
+    ranks.push_back({.rank = watched.rank,
+                     .lost = watched.lost.has_value(),
+                     .lost_age = watched.lost ? seconds(now_ - *watched.lost) : 0,
+                     .silence = seconds(now_ - watched.heard),
+                     .stall = seconds(now_ - watched.advanced),
+                     .progress = watched.progress});
+  }
+  return find_culprit(ranks, deadline_.load(std::memory_order_relaxed));
+}
+
+void Watchdog::judge() {
+  if (const std::optional<Culprit> found = culprit()) {
+    end(describe(*found));
+  }
+  if (error_) {
+    const bool caused_by_a_peer = error_->failure.exit_code == exit_code(ErrorKind::kPeerFailed);
+    const milliseconds grace = !leader() ? kLeaderAnswers : caused_by_a_peer ? kErrorGrace : milliseconds(0);
+    if (now_ - error_->since >= grace) {
+      end(error_->failure);
+    }
+  } else if (signal_ != 0) {
+    judge_signal();
+  }
+}
+
+/// Reached only while no death shows. A worker leaves the decision to rank 0, which hears of the signal with the
+/// heartbeat.
+void Watchdog::judge_signal() {
+  if (!leader() || progress_.snapshot().state == RankState::kLeaving) {
+    return;
+  }
+  if (now_ - signal_at_ >= kDeathShows) {
+    interrupted_.store(signal_, std::memory_order_relaxed);
+  }
+  if (now_ - signal_at_ >= kInterruptGrace) {
+    end({.cause = FailureCause::kInterrupted,
+         .rank = rank_,
+         .host = hosts_[rank_],
+         .progress = progress_.snapshot(),
+         .exit_code = 128 + signal_,
+         .message = "interrupted by " + signal_name(signal_)});
+  }
+}
+
+Failure Watchdog::describe(const Culprit& culprit) const {
+  const Watched& watched =
+      *std::find_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.rank == culprit.rank; });
+  Failure failure{.cause = culprit.cause,
+                  .rank = culprit.rank,
+                  .host = hosts_[culprit.rank],
+                  .progress = watched.progress,
+                  .exit_code = exit_code(ErrorKind::kPeerFailed),
+                  .message = {}};
+  char age[32];
+  const Clock::time_point since = culprit.cause == FailureCause::kSilent ? watched.heard : watched.advanced;
+  std::snprintf(age, sizeof age, "%.1f s", seconds(now_ - since));
+  const std::string what = culprit.cause == FailureCause::kDied ? "died"
+                           : culprit.cause == FailureCause::kSilent
+                               ? "has not answered for " + std::string(age) + " (stopped, or its host is cut off)"
+                               : "has made no progress for " + std::string(age) + " while others wait";
+  failure.message = "rank " + std::to_string(culprit.rank) + " on " + failure.host + " " + what +
+                    "; last seen in round " + std::to_string(watched.progress.round) + ", collective " +
+                    std::to_string(watched.progress.collective) + ", " + name_of(watched.progress.state);
+  return failure;
+}
+
+void Watchdog::end(const Failure& failure) {
+  // Rank 0 speaks for the job. If rank 0 is lost (or does not react to this rank's error), rank 1 does (or this rank).
+  const bool rank_0_is_lost = failure.rank == 0 && !leader();
+  if (rank_0_is_lost && rank_ != 1) {
+    std::this_thread::sleep_for(kLeaderFirst);
+    _exit(failure.exit_code);
+  }
+  const std::string line = program_ + ": error: " + failure.message + "\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  if (leader()) {
+    alarm(kCallbackSeconds);
+    const std::scoped_lock lock(mutex_);
+    if (on_failure_) {
+      on_failure_(failure);
+    }
+    tell(MessageKind::kVerdict, failure.exit_code, "");
+  }
+  _exit(failure.exit_code);
+}
+
+}  // namespace specdec
