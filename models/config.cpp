@@ -16,7 +16,7 @@ constexpr std::int64_t kMostLayers = 10'000;
 constexpr std::int64_t kMostHeads = 1 << 14;
 constexpr std::int64_t kWidest = 1 << 20;
 constexpr std::int64_t kLargestVocabulary = 1 << 24;
-constexpr std::int64_t kLongestContext = 1 << 24;
+constexpr std::int64_t kLongestContext = 1 << 20;
 constexpr std::int64_t kLargestHead = 1 << 12;
 
 void require_absent(const JsonObject& json, std::string_view key, std::string_view why) {

@@ -1,7 +1,8 @@
 #include "models/rope.h"
 
-#include <cmath>
 #include <numbers>
+
+#include "backend/elementary.h"
 
 namespace specdec {
 namespace {
@@ -27,7 +28,7 @@ std::vector<float> frequencies(const RopeConfig& rope, std::int64_t head_dim) {
   std::vector<float> all;
   for (std::int64_t i = 0; i < head_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(head_dim);
-    const auto power = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+    const auto power = static_cast<float>(elementary::pow(rope.theta, static_cast<double>(exponent)));
     const float frequency = 1.0F / power / static_cast<float>(rope.linear_factor);
     all.push_back(rope.llama3 ? scale_llama3(*rope.llama3, frequency) : frequency);
   }
@@ -44,8 +45,9 @@ RopeTables rope_tables(const RopeConfig& rope, std::int64_t head_dim, std::int64
   for (std::int64_t p = 0; p < positions; ++p) {
     for (const float f : frequency) {
       const auto angle = static_cast<double>(static_cast<float>(p) * f);
-      tables.cos.push_back(static_cast<float>(std::cos(angle)));
-      tables.sin.push_back(static_cast<float>(std::sin(angle)));
+      const elementary::SinCos turn = elementary::sin_cos(angle);
+      tables.cos.push_back(static_cast<float>(turn.cos));
+      tables.sin.push_back(static_cast<float>(turn.sin));
     }
   }
   return tables;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 
+#include "backend/elementary.h"
 #include "backend/error.h"
 
 namespace specdec {
@@ -28,7 +28,7 @@ SliceSum combine(const SliceSum& a, const SliceSum& b) {
     return a.sum == 0.0F ? b : a;
   }
   const float max = std::max(a.max, b.max);
-  return {max, a.sum * std::exp(a.max - max) + b.sum * std::exp(b.max - max)};
+  return {max, a.sum * elementary::exp(a.max - max) + b.sum * elementary::exp(b.max - max)};
 }
 
 /// The fixed binary tree over all canonical slices, neighbours first.

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/error.h"
+
+/// Directories and safetensors files that tests write.
+namespace specdec::testing {
+
+/// A directory of its own, removed at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "specdec-test-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("no temporary directory");
+    }
+    path_ = name;
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path write(std::string_view name, std::string_view content) const {
+    const std::filesystem::path file = path_ / name;
+    std::ofstream(file, std::ios::binary) << content;
+    return file;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A safetensors file: its header's length, the header as given, the data.
+inline std::string safetensors_file(const std::string& header, const std::string& data) {
+  std::string file(8, '\0');
+  const std::uint64_t length = header.size();
+  std::memcpy(file.data(), &length, sizeof(length));
+  return file + header + data;
+}
+
+/// F32 tensors with the values 0, 1, 2, ... through all of them.
+inline std::string f32_checkpoint(const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& tensors) {
+  nlohmann::ordered_json header;
+  std::string data;
+  float next = 0;
+  for (const auto& [name, shape] : tensors) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : shape) {
+      elements *= size;
+    }
+    const std::size_t begin = data.size();
+    for (std::int64_t i = 0; i < elements; ++i, ++next) {
+      data.append(reinterpret_cast<const char*>(&next), sizeof(next));
+    }
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
+  }
+  return safetensors_file(header.dump(), data);
+}
+
+/// Message of the Error(kBadInput) that `action` throws; fails the test when it throws none. Every such message is one line.
+template <typename Action>
+std::string bad_input(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBadInput) << error.what();
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+}  // namespace specdec::testing
