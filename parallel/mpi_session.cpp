@@ -100,8 +100,10 @@ MpiSession::~MpiSession() {
   MPI_Finalize();  // still watched: a rank that never comes here would keep the others for ever
 }
 
+int MpiSession::world_handle() const { return MPI_Comm_c2f(MPI_COMM_WORLD); }
+
 std::unique_ptr<Communicator> MpiSession::world(std::string_view transport) {
-  return make_communicator(transport, size_, MPI_Comm_c2f(MPI_COMM_WORLD), progress_);
+  return make_communicator(transport, size_, world_handle(), progress_);
 }
 
 std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int color) {

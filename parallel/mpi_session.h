@@ -37,6 +37,9 @@ class MpiSession {
   /// Collective over all ranks.
   std::unique_ptr<Communicator> split(std::string_view transport, int color);
 
+  /// MPI_COMM_WORLD as MPI_Comm_c2f gives it, for an MpiCommunicator made by hand.
+  int world_handle() const;
+
   /// Deadlines, failures and interruption of the job.
   Watchdog& watchdog() { return *watchdog_; }
 
