@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/dtype.h"
@@ -19,6 +20,11 @@ struct Prompt {
 };
 
 enum class Method : std::uint8_t { kAutoregressive, kSpeculative };
+
+/// As written in a config and in reports.
+constexpr std::string_view name_of(Method method) {
+  return method == Method::kAutoregressive ? "autoregressive" : "speculative";
+}
 
 /// Everything that a run is made of, as written in a YAML file (docs/configuration.md) and changed by --set. Rank 0 reads it and
 /// broadcasts it; the other ranks never open the file.

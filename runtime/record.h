@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/config.h"
+#include "runtime/config.h"
 
 /// What the decoding loop writes down, as plain data. metrics.h makes figures of it, report.h tables and JSON.
 namespace specdec {
@@ -20,9 +21,10 @@ struct LoopRecord {
   std::int64_t drafted = 0;     ///< K of this round
   std::int64_t reached = 0;     ///< drafted positions whose acceptance was tried: min(drafted, accepted + 1)
   std::int64_t accepted = 0;
-  double beta_sum = 0;          ///< sum over reached positions of min(1, p(x)/q(x)): an unbiased estimate of E[beta] per position
-  std::int64_t emitted = 0;     ///< tokens that went out: accepted + 1, fewer when a stop or the limit cut the block
-  bool cut = false;             ///< K was cut short by the limit or context, or the block by a stop: not comparable with eq. 1
+  double beta_sum =
+      0;  ///< sum over reached positions of min(1, p(x)/q(x)): an unbiased estimate of E[beta] per position
+  std::int64_t emitted = 0;  ///< tokens that went out: accepted + 1, fewer when a stop or the limit cut the block
+  bool cut = false;  ///< K was cut short by the limit or context, or the block by a stop: not comparable with eq. 1
 
   double rest() const { return total - draft - broadcast - score_compute - score_all_reduce - decide; }
 };
@@ -33,8 +35,8 @@ struct OutputRecord {
   std::vector<Token> prompt_ids;
   std::vector<Token> token_ids;  ///< without the prompt
   std::string text;
-  std::string finish_reason;     ///< "length", "eos", "stop", "context", "interrupted"; empty while it runs
-  double ttft = 0;               ///< seconds from the prompt's start to its first token: prefill of target and draft, first round
+  std::string finish_reason;  ///< "length", "eos", "stop", "context", "interrupted"; empty while it runs
+  double ttft = 0;  ///< seconds from the prompt's start to its first token: prefill of target and draft, first round
   double prefill = 0;
   std::vector<LoopRecord> loops;
 };
@@ -44,6 +46,27 @@ struct RunRecord {
   std::string method;  ///< "autoregressive" or "speculative"
   std::int64_t k = 0;
   std::vector<OutputRecord> outputs;
+};
+
+/// What a job ran on.
+struct MachineRecord {
+  std::int64_t ranks = 0;
+  std::vector<std::string> hosts;  ///< one name each, in order of their first rank
+  std::int64_t threads = 0;        ///< compute threads a rank
+  std::string backend;             ///< Backend::description(), the agreed instruction set included
+  std::string transport;           ///< Communicator::transport() of the target group
+  std::string dtype;               ///< of the packed weights
+};
+
+enum class JobStatus : std::uint8_t { kRunning, kOk, kInterrupted, kFailed };
+
+/// Everything that a report is made of, at any moment of a job.
+struct JobRecord {
+  RunConfig config;
+  MachineRecord machine;
+  std::vector<RunRecord> runs;
+  JobStatus status = JobStatus::kRunning;
+  std::string error;  ///< one line, with kInterrupted and kFailed
 };
 
 }  // namespace specdec

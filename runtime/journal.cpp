@@ -1,0 +1,83 @@
+#include "runtime/journal.h"
+
+#include <utility>
+
+#include "backend/error.h"
+#include "runtime/report_json.h"
+
+namespace specdec {
+
+RunJournal::RunJournal(RunConfig config, MachineRecord machine) {
+  job_.config = std::move(config);
+  job_.machine = std::move(machine);
+}
+
+RunRecord& RunJournal::run() {
+  check(!job_.runs.empty(), "journal: begin_run comes first");
+  return job_.runs.back();
+}
+
+OutputRecord& RunJournal::output() {
+  check(!run().outputs.empty() && run().outputs.back().finish_reason.empty(), "journal: begin_output comes first");
+  return run().outputs.back();
+}
+
+void RunJournal::begin_run(Method method, std::int64_t k) {
+  const std::scoped_lock lock(mutex_);
+  RunRecord record;
+  record.method = name_of(method);
+  record.k = k;
+  job_.runs.push_back(std::move(record));
+}
+
+void RunJournal::begin_output(std::string prompt, std::vector<Token> prompt_ids) {
+  const std::scoped_lock lock(mutex_);
+  auto& outputs = run().outputs;
+  check(outputs.empty() || !outputs.back().finish_reason.empty(), "journal: finish_output comes before begin_output");
+  OutputRecord record;
+  record.prompt = std::move(prompt);
+  record.prompt_ids = std::move(prompt_ids);
+  outputs.push_back(std::move(record));
+}
+
+void RunJournal::set_prefill(double seconds) {
+  const std::scoped_lock lock(mutex_);
+  output().prefill = seconds;
+}
+
+void RunJournal::append(std::span<const Token> tokens, std::string_view text, const LoopRecord& loop) {
+  const std::scoped_lock lock(mutex_);
+  OutputRecord& record = output();
+  if (record.loops.empty()) {
+    record.ttft = record.prefill + loop.total;
+  }
+  record.token_ids.insert(record.token_ids.end(), tokens.begin(), tokens.end());
+  record.text += text;
+  record.loops.push_back(loop);
+}
+
+void RunJournal::finish_output(std::string_view reason, std::string_view text_tail) {
+  const std::scoped_lock lock(mutex_);
+  OutputRecord& record = output();
+  record.text += text_tail;
+  record.finish_reason = reason;
+}
+
+void RunJournal::finish(JobStatus status, std::string error) {
+  const std::scoped_lock lock(mutex_);
+  job_.status = status;
+  job_.error = std::move(error);
+  if (!job_.runs.empty() && !job_.runs.back().outputs.empty() &&
+      job_.runs.back().outputs.back().finish_reason.empty()) {
+    job_.runs.back().outputs.back().finish_reason = "interrupted";
+  }
+}
+
+JobRecord RunJournal::snapshot() const {
+  const std::scoped_lock lock(mutex_);
+  return job_;
+}
+
+void RunJournal::write_json(const std::filesystem::path& path) const { write_report_json(snapshot(), path); }
+
+}  // namespace specdec

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "runtime/record.h"
+
+/// Figures from the raw records of record.h. A figure that has no data is empty, never 0.
+///
+/// Decode time is the sum of LoopRecord::total and decoded tokens the sum of LoopRecord::emitted, over all loops of all prompts:
+/// prefill is apart, and counts in the time to the first token only. A loop is *full* when it is not `cut`; what is compared with
+/// the theory is taken from full loops, since eq. 1 knows no limit and no stop.
+namespace specdec {
+
+/// Nearest-rank percentiles, in seconds: the smallest value that at least that share of the weight does not exceed.
+struct Percentiles {
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+};
+
+/// Where the time of loops went, in seconds; the parts add up to the total.
+struct LoopSplit {
+  double draft = 0;
+  double broadcast = 0;
+  double score_compute = 0;
+  double score_all_reduce = 0;
+  double decide = 0;
+  double rest = 0;
+  double total = 0;
+};
+
+/// One method over all its prompts.
+struct RunMetrics {
+  std::int64_t prompts = 0;
+  std::int64_t loops = 0;
+  std::int64_t full_loops = 0;
+  std::int64_t tokens = 0;  ///< decoded
+  std::int64_t drafted = 0;
+  std::int64_t reached = 0;
+  std::int64_t accepted = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+
+  std::optional<double> seconds_per_token;  ///< decode time / decoded tokens
+  std::optional<double> tokens_per_second;  ///< its inverse
+  std::optional<double> ttft;               ///< mean over prompts that have a token
+  std::optional<Percentiles> token_time;    ///< a loop's time, spread evenly over its tokens; a token weighs 1
+  std::optional<Percentiles> loop_time;
+
+  std::optional<double> acceptance_rate;           ///< alpha = E[beta]: sum of beta_sum / reached positions
+  std::optional<double> accepted_over_reached;     ///< the same rate counted; noisier
+  std::optional<double> tokens_per_loop;           ///< over full loops
+  std::optional<double> expected_tokens_per_loop;  ///< eq. 1 at the measured alpha and this run's K
+  std::optional<double> draft_seconds_per_token;   ///< draft time / drafted tokens
+  std::optional<double> full_seconds_per_token;    ///< decode time / decoded tokens of full loops
+  LoopSplit split;                                 ///< of all loops
+  LoopSplit full_split;                            ///< of full loops
+};
+
+RunMetrics measure(const RunRecord& run);
+
+/// Speculative against autoregressive decoding of the same prompts.
+struct Comparison {
+  std::optional<double> speedup;       ///< seconds per token, autoregressive over speculative, all loops
+  std::optional<double> full_speedup;  ///< the same with the speculative run's full loops: what theorem 3.8 speaks of
+  std::optional<double> cost_ratio;    ///< c: draft seconds per drafted token / target seconds per token alone
+  std::optional<double> predicted_speedup;        ///< theorem 3.8 at the measured alpha and c
+  std::optional<double> measured_over_predicted;  ///< full_speedup / predicted_speedup
+  std::optional<std::int64_t> best_k;             ///< by theorem 3.8 at the measured alpha and c, up to kMaxBestK
+  std::optional<double> best_speedup;             ///< what it predicts there
+  std::optional<double> score_cost;               ///< scoring pass of a full loop (K+1 rows) / scoring pass of one row
+  std::optional<double>
+      loop_cost;  ///< time of a full loop / time of one token alone; full_speedup = tokens_per_loop / loop_cost
+  std::optional<bool> identical;  ///< greedy only: all prompts have the same tokens in both runs
+};
+
+inline constexpr std::int64_t kMaxBestK = 32;
+
+/// Empty figures where a run or its data is missing. `greedy`: whether both runs chose the argmax, so that their tokens must agree; an
+/// output that is unfinished in either run leaves `identical` empty.
+Comparison compare(const RunRecord* autoregressive, const RunRecord* speculative, bool greedy);
+/// Of the job's last run of each method.
+Comparison compare(const JobRecord& job);
+
+}  // namespace specdec

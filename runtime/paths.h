@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+/// Where configs and models are looked up, so that a bare name works from any directory, in a build tree and installed.
+namespace specdec {
+
+/// ../share/specdec beside the folder of this executable: configs/ and assets/ are in it, installed or (as links) in a build tree.
+std::filesystem::path share_directory();
+
+/// A name with a slash as it stands; a bare one in `.`, `configs/` and the share directory's configs/. Throws kBadInput listing the
+/// places that were looked at, and the nearest name found there.
+std::filesystem::path find_config(const std::string& name);
+
+/// The directory of a model, absolute. A relative path is looked up in `config_dir` (empty: skipped), the current directory, the
+/// share directory and its assets/. `place` begins the error ("F: target"), which lists the places that were looked at.
+std::filesystem::path find_model(const std::filesystem::path& path, const std::filesystem::path& config_dir,
+                                 const std::string& place);
+
+}  // namespace specdec

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/record.h"
+
+namespace specdec {
+
+/// Version of the JSON report's schema, docs/report.schema.json: raised when a field changes its meaning or goes; new fields alone
+/// leave it.
+inline constexpr int kReportVersion = 1;
+
+/// The report of a job, ended or not, as JSON that docs/report.schema.json describes. Text that is not UTF-8 has its bad bytes replaced
+/// by U+FFFD.
+std::string report_json(const JobRecord& job);
+
+/// Writes report_json through a temporary file beside `path` that is renamed. Throws kBadInput naming the path.
+void write_report_json(const JobRecord& job, const std::filesystem::path& path);
+
+}  // namespace specdec
