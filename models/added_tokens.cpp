@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/json_node.h"
 #include "models/utf8.h"
 
 namespace specdec {
@@ -16,6 +17,17 @@ std::size_t previous_character(std::string_view text, std::size_t end) {
 }
 
 }  // namespace
+
+AddedToken read_added_token(const JsonNode& node, Token id) {
+  AddedToken token;
+  token.id = id;
+  token.content = node.at("content").string();
+  token.special = node.flag("special", false);
+  token.single_word = node.flag("single_word", false);
+  token.left_strip = node.flag("lstrip", false);
+  token.right_strip = node.flag("rstrip", false);
+  return token;
+}
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
     : tokens_(std::move(tokens)), word_(R"([\w\p{Join_Control}])", "added_tokens"), space_(R"(\s)", "added_tokens") {

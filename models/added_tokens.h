@@ -24,6 +24,10 @@ struct AddedToken {
   bool right_strip = false;  ///< takes the white space after it
 };
 
+class JsonNode;
+/// Reads an AddedToken as tokenizer files describe one: `content` and the flags.
+AddedToken read_added_token(const JsonNode& node, Token id);
+
 /// Finds added tokens in a text: the leftmost, and of those that begin there the longest.
 class AddedTokens {
  public:

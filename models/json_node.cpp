@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <fstream>
 #include <system_error>
 
@@ -66,6 +67,15 @@ std::int32_t JsonNode::id() const {
   const bool fits = value_->is_number_unsigned() && value_->get<std::uint64_t>() < kLargestVocabulary;
   if (!fits) refuse(fmt::format("an id from 0 to {}", kLargestVocabulary - 1));
   return value_->get<std::int32_t>();
+}
+
+std::int32_t JsonNode::id_of_key(std::string_view key) const {
+  std::uint64_t id = kLargestVocabulary;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+  if (error != std::errc() || end != key.data() + key.size() || id >= kLargestVocabulary) {
+    refuse(fmt::format("its key to be an id from 0 to {}", kLargestVocabulary - 1));
+  }
+  return static_cast<std::int32_t>(id);
 }
 
 JsonNode JsonNode::at(std::string_view key) const {

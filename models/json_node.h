@@ -29,6 +29,8 @@ class JsonNode {
   bool boolean() const;
   /// An id: 0 <= id < 2^24.
   std::int32_t id() const;
+  /// The id that `key`, this value's name, spells.
+  std::int32_t id_of_key(std::string_view key) const;
 
   /// A member of this object; the first form throws when it is missing, the second takes a missing one and null for the
   /// same.

@@ -38,13 +38,7 @@ void read_added_tokens(const JsonNode& root, VocabularyBuilder& builder) {
   const auto list = root.find("added_tokens");
   if (!list) return;
   for (const JsonNode& node : list->elements()) {
-    AddedToken token;
-    token.id = node.at("id").id();
-    token.content = node.at("content").string();
-    token.special = node.flag("special", false);
-    token.single_word = node.flag("single_word", false);
-    token.left_strip = node.flag("lstrip", false);
-    token.right_strip = node.flag("rstrip", false);
+    const AddedToken token = read_added_token(node, node.at("id").id());
     builder.add_added(token, node.flag("normalized", !token.special), node.where());
   }
 }

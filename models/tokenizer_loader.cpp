@@ -5,6 +5,7 @@
 #include "backend/error.h"
 #include "models/byte_level_files.h"
 #include "models/json_node.h"
+#include "models/sentencepiece_tokenizer.h"
 #include "models/tokenizer.h"
 
 namespace specdec {
@@ -25,6 +26,13 @@ std::string quoted(const std::string& bytes) {
   return text + "'";
 }
 
+/// Whether a tokenizer.json spells out a SentencePiece model rather than byte-level BPE.
+bool mirrors_sentencepiece(const std::filesystem::path& file) {
+  const JsonNode model = JsonNode::parse_file(file).at("model");
+  const auto type = model.find("type");
+  return model.flag("byte_fallback", false) || (type && type->string() == "Unigram");
+}
+
 std::string piece(const Tokenizer& tokenizer, Token token) {
   bool at_start = false;
   return tokenizer.append_bytes(token, at_start);
@@ -39,12 +47,15 @@ bool has_tokenizer(const std::filesystem::path& directory) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& directory) {
-  if (present(directory / "tokenizer.json")) {
+  const bool sentencepiece = present(directory / "tokenizer.model");
+  if (present(directory / "tokenizer.json") &&
+      !(sentencepiece && mirrors_sentencepiece(directory / "tokenizer.json"))) {
     return std::make_unique<ByteLevelBpe>(read_tokenizer_json(directory / "tokenizer.json"));
   }
   if (present(directory / "vocab.json") && present(directory / "merges.txt")) {
     return std::make_unique<ByteLevelBpe>(read_vocab_and_merges(directory));
   }
+  if (sentencepiece) return std::make_unique<SentencePieceTokenizer>(directory);
   throw_bad_input(
       fmt::format("{}: found no tokenizer, expected tokenizer.json, vocab.json with merges.txt, or tokenizer.model",
                   directory.string()));

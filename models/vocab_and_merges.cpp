@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "backend/error.h"
@@ -61,13 +60,7 @@ class AddedTokenFiles {
   void read_decoder(const JsonNode& config) {
     const auto decoder = config.find("added_tokens_decoder");
     if (!decoder) return;
-    for (const auto& [key, node] : decoder->members()) {
-      Token id = -1;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= kLargestId)
-        node.refuse("a key that is an id");
-      add(described(node, id), node.where());
-    }
+    for (const auto& [key, node] : decoder->members()) add(read_added_token(node, node.id_of_key(key)), node.where());
   }
 
   void read_named(const JsonNode& file) {
@@ -83,18 +76,9 @@ class AddedTokenFiles {
   void read_special(const JsonNode& node) {
     const std::string content = node.is_string() ? node.string() : node.at("content").string();
     const Token id = builder_.find(content).value_or(builder_.size());
-    AddedToken token = node.is_string() ? AddedToken{id, content} : described(node, id);
+    AddedToken token = node.is_string() ? AddedToken{id, content} : read_added_token(node, id);
     token.special = true;
     add(token, node.where());
-  }
-
-  static AddedToken described(const JsonNode& node, Token id) {
-    return {id,
-            node.at("content").string(),
-            node.flag("special", false),
-            node.flag("single_word", false),
-            node.flag("lstrip", false),
-            node.flag("rstrip", false)};
   }
 
   void add(const AddedToken& token, const std::string& where) {
@@ -102,8 +86,6 @@ class AddedTokenFiles {
     seen_.push_back(token.content);
     builder_.add_added(token, false, where);
   }
-
-  static constexpr Token kLargestId = 1 << 24;
 
   VocabularyBuilder& builder_;
   std::vector<std::string> seen_;
