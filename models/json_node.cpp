@@ -45,9 +45,9 @@ JsonNode JsonNode::parse_file(const std::filesystem::path& path) {
   try {
     *root = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
-    throw_bad_input(fmt::format("{}: not JSON at byte {} of {}", path.string(), error.byte, text.size()));
+    throw_bad_input(fmt::format("{}: found a syntax error at byte {} of {}, expected JSON", path.string(), error.byte, text.size()));
   } catch (const nlohmann::json::exception& error) {  // a number that no type holds
-    throw_bad_input(fmt::format("{}: not JSON: {}", path.string(), error.what()));
+    throw_bad_input(fmt::format("{}: found {}, expected JSON", path.string(), error.what()));
   }
   const nlohmann::json* value = root.get();
   return {std::move(root), value, path.string(), ""};

@@ -97,6 +97,7 @@ ByteLevelBpe::Parts read_vocab_and_merges(const std::filesystem::path& directory
   VocabularyBuilder builder;
   const JsonNode vocabulary = JsonNode::parse_file(directory / "vocab.json");
   for (const auto& [spelling, node] : vocabulary.members()) builder.add_token(spelling, node.id(), node.where());
+  if (builder.size() == 0) vocabulary.refuse("tokens and their ids");
   read_merges(directory / "merges.txt", builder);
   const AddedTokenFiles added(directory, builder);
 

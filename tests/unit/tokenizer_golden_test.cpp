@@ -35,9 +35,7 @@ std::string unhex(const std::string& hex) {
   return bytes;
 }
 
-std::string shown(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', true);
-}
+std::string shown(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', true); }
 
 std::uint64_t hash(const std::vector<std::int32_t>& values) {
   std::uint64_t value = 0xcbf29ce484222325U;
@@ -62,9 +60,7 @@ std::vector<std::string> human_eval_prompts() {
   return prompts;
 }
 
-std::string valid(std::string bytes) {
-  return take_valid_utf8(bytes, true);
-}
+std::string valid(std::string bytes) { return take_valid_utf8(bytes, true); }
 
 std::string streamed(const Tokenizer& tokenizer, const std::vector<Token>& ids) {
   StreamDecoder decoder(tokenizer);
@@ -74,9 +70,7 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<Token>& ids) 
 }
 
 using Comparable = std::vector<Token> (*)(std::vector<Token>);
-std::vector<Token> in_order(std::vector<Token> ids) {
-  return ids;
-}
+std::vector<Token> in_order(std::vector<Token> ids) { return ids; }
 std::vector<Token> in_any_order(std::vector<Token> ids) {
   std::ranges::sort(ids);
   return ids;
