@@ -4,7 +4,7 @@
 #
 #   launch/bootstrap.sh            what the programs need
 #   launch/bootstrap.sh --tests    also what the tests need
-#   launch/bootstrap.sh --lint     also what tests/lint.sh needs (clang-tidy is some 500 MB)
+#   launch/bootstrap.sh --lint     also what tests/lint.sh needs (clang-tidy: some 400 MB)
 #   launch/bootstrap.sh --list     prints the package names instead of installing
 set -euo pipefail
 
@@ -13,7 +13,7 @@ tools=(cmake ninja-build g++ pkg-config)
 libraries=(openmpi-bin libopenmpi-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
            libsentencepiece-dev)
 tests=(libgtest-dev libgmock-dev libbenchmark-dev python3 clang-format shellcheck)
-lint=(clang-tidy)
+lint=(clang-tidy-16)
 
 die() { printf 'bootstrap: %s\n' "$1" >&2; exit 1; }
 

@@ -14,6 +14,6 @@ else
   cd "$repository"
   mapfile -t files < <(find backend parallel models runtime launch -name '*.cpp' | sort)
 fi
-tidy=$(command -v clang-tidy-14 || command -v clang-tidy)
-printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "$tidy" --quiet -p "$repository/build/release"
+# clang-tidy 14, Debian 12's default, cannot read the standard library's <source_location>.
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy-16 --quiet -p "$repository/build/release"
 say "${#files[@]} files, no findings"
