@@ -23,9 +23,7 @@ struct Options {
   bool add_special = false;
 };
 
-std::string read_stdin() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-}
+std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
 
 void write_stdout(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
@@ -80,7 +78,7 @@ int main(int argc, char** argv) {
       "Needs only the tokenizer's files of a model directory: tokenizer.json, or vocab.json and merges.txt,\n"
       "or tokenizer.model.\n\n"
       "  printf 'def f(x):' | specdec_tokenize --model assets/manpy-11m\n"
-      "  echo 270 324 | specdec_tokenize --model assets/manpy-11m --decode\n",
+      "  echo 676 278 7 87 325 | specdec_tokenize --model assets/manpy-11m --decode\n",
       "specdec_tokenize"};
   app.set_version_flag(
       "--version", [] { return specdec::version_text("specdec_tokenize"); }, "Print the version and exit");

