@@ -30,9 +30,7 @@ constexpr milliseconds kLeaderAnswers{5000};
 /// A callback that hangs must not keep the job: SIGALRM kills the process then.
 constexpr unsigned kCallbackSeconds = 5;
 
-double seconds(std::chrono::steady_clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
+double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 const char* name_of(RankState state) {
   switch (state) {
@@ -46,9 +44,7 @@ const char* name_of(RankState state) {
   return "?";
 }
 
-std::string signal_name(int signal) {
-  return signal == SIGINT ? "SIGINT" : "SIGTERM";
-}
+std::string signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 }  // namespace
 
@@ -179,8 +175,7 @@ void Watchdog::take_message(Watched& from, const Message& message) {
   from.heard = now_;
   update(from, message.progress);
   if (message.kind == MessageKind::kVerdict) {
-    std::this_thread::sleep_for(kLeaderFirst);
-    _exit(message.exit_code);
+    obey(message.exit_code);
   }
   if (leader() && message.kind == MessageKind::kError && !error_) {
     const std::string text = message.text.data();
@@ -231,6 +226,8 @@ void Watchdog::tell(MessageKind kind, int exit_code, const std::string& text) {
   }
 }
 
+/// A worker sees rank 0 alone, so it cannot tell who keeps rank 0 waiting: it judges rank 0's life and leaves its work to rank 0's own
+/// watchdog.
 std::optional<Culprit> Watchdog::culprit() const {
   std::vector<RankStatus> ranks;
   for (const Watched& watched : watched_) {
@@ -238,7 +235,7 @@ std::optional<Culprit> Watchdog::culprit() const {
                      .lost = watched.lost.has_value(),
                      .lost_age = watched.lost ? seconds(now_ - *watched.lost) : 0,
                      .silence = seconds(now_ - watched.heard),
-                     .stall = seconds(now_ - watched.advanced),
+                     .stall = leader() ? seconds(now_ - watched.advanced) : 0,
                      .progress = watched.progress});
   }
   return find_culprit(ranks, deadline_.load(std::memory_order_relaxed));
@@ -300,8 +297,27 @@ Failure Watchdog::describe(const Culprit& culprit) const {
   return failure;
 }
 
+/// Another rank has said why the job ends: rank 0, or rank 1 because this is rank 0 and was stopped (mpirun wakes it before it kills it).
+void Watchdog::obey(int exit_code) {
+  if (leader()) {
+    report(describe({.rank = rank_, .cause = FailureCause::kSilent}));
+  } else {
+    std::this_thread::sleep_for(kLeaderFirst);
+  }
+  _exit(exit_code);
+}
+
+/// The program's last chance to write its results.
+void Watchdog::report(const Failure& failure) {
+  alarm(kCallbackSeconds);
+  const std::scoped_lock lock(mutex_);
+  if (on_failure_) {
+    on_failure_(failure);
+  }
+}
+
 void Watchdog::end(const Failure& failure) {
-  // Rank 0 speaks for the job. If rank 0 is lost (or does not react to this rank's error), rank 1 does (or this rank).
+  // Rank 0 speaks for the job. If rank 0 is lost rank 1 does, and if rank 0 does not react to this rank's error, this one.
   const bool rank_0_is_lost = failure.rank == 0 && !leader();
   if (rank_0_is_lost && rank_ != 1) {
     std::this_thread::sleep_for(kLeaderFirst);
@@ -310,13 +326,9 @@ void Watchdog::end(const Failure& failure) {
   const std::string line = program_ + ": error: " + failure.message + "\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
   if (leader()) {
-    alarm(kCallbackSeconds);
-    const std::scoped_lock lock(mutex_);
-    if (on_failure_) {
-      on_failure_(failure);
-    }
-    tell(MessageKind::kVerdict, failure.exit_code, "");
+    report(failure);
   }
+  tell(MessageKind::kVerdict, failure.exit_code, "");
   _exit(failure.exit_code);
 }
 

@@ -85,6 +85,8 @@ class Watchdog {
   std::optional<Culprit> culprit() const;
   Failure describe(const Culprit& culprit) const;
   void tell(MessageKind kind, int exit_code, const std::string& text);
+  void report(const Failure& failure);
+  [[noreturn]] void obey(int exit_code);
   [[noreturn]] void end(const Failure& failure);
 
   JobSignals& signals_;
