@@ -1,14 +1,13 @@
 #include "parallel/culprit.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
 namespace specdec {
 namespace {
 
-bool leaving(const RankStatus& status) {
-  return status.progress.state == RankState::kLeaving;
-}
+bool leaving(const RankStatus& status) { return status.progress.state == RankState::kLeaving; }
 
 /// Orders ranks by how far they have come: inside collective n comes after having left n - 1 and before having left n.
 std::pair<std::uint64_t, std::uint64_t> advance(const ProgressRecord& progress) {
@@ -23,6 +22,18 @@ bool anybody_waits(std::span<const RankStatus> ranks) {
     }
   }
   return false;
+}
+
+/// How long it may be held against a rank that it does not go on. One that waits inside a collective is only to blame when nobody else
+/// has come any further meanwhile: it is freed by the rank that it waits for, and its word of that comes a heartbeat later.
+double blameable_stall(const RankStatus& status, std::span<const RankStatus> ranks) {
+  double stall = status.stall;
+  if (status.progress.state == RankState::kWaiting) {
+    for (const RankStatus& other : ranks) {
+      stall = leaving(other) ? stall : std::min(stall, other.stall);
+    }
+  }
+  return stall;
 }
 
 /// The rank without a better one before it; `better(a, b)` says that a is a worse culprit than b.
@@ -56,7 +67,7 @@ std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double de
   const RankStatus* last = select(
       ranks, [](const RankStatus&) { return true; },
       [](const RankStatus& a, const RankStatus& b) { return advance(a.progress) < advance(b.progress); });
-  if (last != nullptr && last->stall > deadline) {
+  if (last != nullptr && blameable_stall(*last, ranks) > deadline) {
     return Culprit{last->rank, FailureCause::kStalled};
   }
   return std::nullopt;
