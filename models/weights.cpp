@@ -103,6 +103,7 @@ class FamilyWeights : public Weights {
     }
     final_norm();
     head();
+    token_embedding();
     position_embedding();
     for (const auto& [name, view] : checkpoint_.tensors()) {
       const bool buffer = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
