@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace specdec {
+
+/// Zero-filled bytes aligned to a cache line; large ones to a huge page, which they ask the kernel for.
+class AlignedArray {
+ public:
+  static constexpr std::size_t kAlignment = 64;
+
+  AlignedArray() = default;
+  explicit AlignedArray(std::size_t bytes);
+
+  std::byte* data() { return data_.get(); }
+  const std::byte* data() const { return data_.get(); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+
+  std::unique_ptr<std::byte[], Free> data_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace specdec

@@ -1,0 +1,120 @@
+// AVX2 and FMA: the 16 outputs of a panel in two registers; a bf16 is widened with a shift or a mask, exactly.
+#include <immintrin.h>
+
+#include "backend/cpu/matmul_block.h"
+
+namespace specdec {
+namespace {
+
+struct Pair {
+  static constexpr int kMaxRows = 4;
+  static constexpr int kChains = 4;
+  struct Acc {
+    __m256 low;
+    __m256 high;
+  };
+
+  static Acc zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static Acc minus_zero() { return {_mm256_set1_ps(-0.0F), _mm256_set1_ps(-0.0F)}; }
+  static Acc add(Acc a, Acc b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
+  static void store(float* to, Acc acc) {
+    _mm256_storeu_ps(to, acc.low);
+    _mm256_storeu_ps(to + 8, acc.high);
+  }
+};
+
+struct PairF32 : Pair {
+  using Weights = Acc;
+  using Input = __m256;
+  static constexpr std::int64_t kInputBytes = 4;
+
+  static Weights load(const std::byte* from) {
+    const auto* weights = reinterpret_cast<const float*>(from);
+    return {_mm256_load_ps(weights), _mm256_load_ps(weights + 8)};
+  }
+  static Input broadcast(const std::byte* from) { return _mm256_broadcast_ss(reinterpret_cast<const float*>(from)); }
+  static Acc multiply_add(Acc acc, Weights weights, Input input) {
+    return {_mm256_fmadd_ps(weights.low, input, acc.low), _mm256_fmadd_ps(weights.high, input, acc.high)};
+  }
+  static void pack(const float* x, std::int64_t count, std::byte* packed) {
+    __builtin_memcpy(packed, x, static_cast<std::size_t>(count) * sizeof(float));
+  }
+};
+
+struct PairBf16 : Pair {
+  struct Weights {
+    Acc even;
+    Acc odd;
+  };
+  struct Input {
+    __m256 even;
+    __m256 odd;
+  };
+  static constexpr std::int64_t kInputBytes = 8;
+
+  static __m256 even(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
+  static __m256 odd(__m256i pairs) {
+    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+  }
+  static Weights load(const std::byte* from) {
+    const auto* weights = reinterpret_cast<const __m256i*>(from);
+    const __m256i low = _mm256_load_si256(weights);
+    const __m256i high = _mm256_load_si256(weights + 1);
+    return {{even(low), even(high)}, {odd(low), odd(high)}};
+  }
+  static Input broadcast(const std::byte* from) {
+    const auto* pair = reinterpret_cast<const float*>(from);
+    return {_mm256_broadcast_ss(pair), _mm256_broadcast_ss(pair + 1)};
+  }
+  static Acc multiply_add(Acc acc, const Weights& weights, const Input& input) {
+    return {
+        _mm256_fmadd_ps(weights.odd.low, input.odd, _mm256_fmadd_ps(weights.even.low, input.even, acc.low)),
+        _mm256_fmadd_ps(weights.odd.high, input.odd, _mm256_fmadd_ps(weights.even.high, input.even, acc.high)),
+    };
+  }
+
+  /// float_to_bf16 and back, lane by lane.
+  static __m256 round(__m256 value) {
+    const __m256i bits = _mm256_castps_si256(value);
+    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    const __m256i ones = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(ones, _mm256_set1_epi32(0x7fff)));
+    const __m256i nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), nan);
+    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x00800000), magnitude);
+    const __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0x80000000U)));
+    rounded = _mm256_blendv_epi8(rounded, sign, tiny);
+    return odd(rounded);
+  }
+
+  static void pack(const float* x, std::int64_t count, std::byte* packed) {
+    auto* to = reinterpret_cast<float*>(packed);
+    std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+      _mm256_storeu_ps(to + i, round(_mm256_loadu_ps(x + i)));
+    }
+    if (i < count) {
+      alignas(32) float tail[8] = {};
+      for (std::int64_t k = i; k < count; ++k) {
+        tail[k - i] = x[k];
+      }
+      _mm256_store_ps(tail, round(_mm256_load_ps(tail)));
+      // An odd count ends in a zero, which the tail has.
+      for (std::int64_t k = i; k < count + count % 2; ++k) {
+        to[k] = tail[k - i];
+      }
+    }
+  }
+};
+
+template <class V>
+constexpr MatmulKernel make_kernel() {
+  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes};
+}
+
+}  // namespace
+
+const MatmulKernel kMatmulAvx2F32 = make_kernel<PairF32>();
+const MatmulKernel kMatmulAvx2Bf16 = make_kernel<PairBf16>();
+
+}  // namespace specdec

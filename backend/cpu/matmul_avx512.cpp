@@ -1,0 +1,91 @@
+// AVX-512 without BF16: a bf16 is widened with a shift or a mask, exactly, and multiplied in f32.
+#include <immintrin.h>
+
+#include "backend/cpu/matmul_block.h"
+
+namespace specdec {
+namespace {
+
+struct Wide {
+  static constexpr int kMaxRows = 16;
+  static constexpr int kChains = 8;
+  using Acc = __m512;
+
+  static Acc zero() { return _mm512_setzero_ps(); }
+  static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
+  static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
+  static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+};
+
+struct WideF32 : Wide {
+  using Weights = __m512;
+  using Input = __m512;
+  static constexpr std::int64_t kInputBytes = 4;
+
+  static Weights load(const std::byte* from) { return _mm512_load_ps(from); }
+  static Input broadcast(const std::byte* from) { return _mm512_set1_ps(*reinterpret_cast<const float*>(from)); }
+  static Acc multiply_add(Acc acc, Weights weights, Input input) { return _mm512_fmadd_ps(weights, input, acc); }
+  static void pack(const float* x, std::int64_t count, std::byte* packed) {
+    __builtin_memcpy(packed, x, static_cast<std::size_t>(count) * sizeof(float));
+  }
+};
+
+struct WideBf16 : Wide {
+  struct Weights {
+    __m512 even;
+    __m512 odd;
+  };
+  struct Input {
+    __m512 even;
+    __m512 odd;
+  };
+  static constexpr std::int64_t kInputBytes = 8;
+
+  static Weights load(const std::byte* from) {
+    const __m512i pairs = _mm512_load_si512(from);
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)),
+            _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000U))))};
+  }
+  static Input broadcast(const std::byte* from) {
+    const auto* pair = reinterpret_cast<const float*>(from);
+    return {_mm512_set1_ps(pair[0]), _mm512_set1_ps(pair[1])};
+  }
+  static Acc multiply_add(Acc acc, const Weights& weights, const Input& input) {
+    return _mm512_fmadd_ps(weights.odd, input.odd, _mm512_fmadd_ps(weights.even, input.even, acc));
+  }
+
+  /// float_to_bf16 and back, lane by lane.
+  static __m512 round(__m512 value) {
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __mmask16 nan = _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
+    rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+    const __mmask16 tiny = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(0x00800000));
+    rounded = _mm512_mask_and_epi32(rounded, tiny, bits, _mm512_set1_epi32(static_cast<int>(0x80000000U)));
+    return _mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+  }
+
+  static void pack(const float* x, std::int64_t count, std::byte* packed) {
+    // An odd count ends in a zero: the mask of the store covers the pair, the mask of the load does not.
+    for (std::int64_t i = 0; i < count; i += 16) {
+      const std::int64_t left = count - i;
+      const auto loaded = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
+      const auto stored = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << ((left + 1) & ~std::int64_t{1})) - 1);
+      _mm512_mask_storeu_ps(packed + i * 4, stored, round(_mm512_maskz_loadu_ps(loaded, x + i)));
+    }
+  }
+};
+
+template <class V>
+constexpr MatmulKernel make_kernel() {
+  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes};
+}
+
+}  // namespace
+
+const MatmulKernel kMatmulAvx512F32 = make_kernel<WideF32>();
+const MatmulKernel kMatmulAvx512Bf16Widened = make_kernel<WideBf16>();
+
+}  // namespace specdec

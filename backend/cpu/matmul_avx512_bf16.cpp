@@ -1,0 +1,43 @@
+// Two neighbouring inputs at a time with VDPBF16PS, which flushes subnormals whatever MXCSR says.
+#include <immintrin.h>
+
+#include "backend/cpu/matmul_block.h"
+
+namespace specdec {
+namespace {
+
+struct Dot {
+  static constexpr int kMaxRows = 16;
+  static constexpr int kChains = 8;
+  using Acc = __m512;
+  using Weights = __m512i;
+  using Input = __m512i;
+  static constexpr std::int64_t kInputBytes = 4;
+
+  static Acc zero() { return _mm512_setzero_ps(); }
+  static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
+  static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
+  static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+  static Weights load(const std::byte* from) { return _mm512_load_si512(from); }
+  static Input broadcast(const std::byte* from) { return _mm512_set1_epi32(_mm_cvtsi128_si32(_mm_loadu_si32(from))); }
+  static Acc multiply_add(Acc acc, Weights weights, Input input) {
+    return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(weights), reinterpret_cast<__m512bh>(input));
+  }
+  static void pack(const float* x, std::int64_t count, std::byte* packed) {
+    // An odd count ends in a zero: the mask of the store covers the pair, the mask of the load does not.
+    for (std::int64_t i = 0; i < count; i += 16) {
+      const std::int64_t left = count - i;
+      const auto loaded = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
+      const auto stored = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << ((left + 1) & ~std::int64_t{1})) - 1);
+      const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(loaded, x + i));
+      _mm256_mask_storeu_epi16(packed + i * 2, stored, reinterpret_cast<__m256i>(rounded));
+    }
+  }
+};
+
+}  // namespace
+
+const MatmulKernel kMatmulAvx512Bf16 = {
+    .run = &SkinnyMatmul<Dot>::run, .pack = &Dot::pack, .x_step_bytes = Dot::kInputBytes};
+
+}  // namespace specdec

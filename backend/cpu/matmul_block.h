@@ -1,0 +1,182 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/matmul_kernel.h"
+
+/// The skinny product, once for all instruction sets. `V` says how 16 outputs are held and multiplied; it lives in the
+/// unnamed namespace of its file, and with it every function instantiated here, so no code of one instruction set can
+/// be linked in place of another's.
+///
+/// The inner loop never depends on rows, threads or place: an output is one chain of fused multiply-adds down its
+/// slice, and the chains of its slices meet in the fixed tree. Only how many outputs run side by side varies.
+namespace specdec {
+
+template <class V>
+struct SkinnyMatmul {
+  using Acc = typename V::Acc;
+  static constexpr std::int64_t kPanelOutputs = 16;
+  static constexpr std::int64_t kStepBytes = 64;
+  /// Weights that stay in the second-level cache while further blocks of rows run over them.
+  static constexpr std::int64_t kCachedBytes = std::int64_t{512} << 10;
+  /// Levels of the tree over 64 slices.
+  static constexpr int kLevels = 7;
+
+  /// Panels side by side: enough independent chains to hide the latency of a multiply-add, not more than the registers
+  /// hold.
+  static constexpr int panels_for(int rows) {
+    int panels = 1;
+    while (2 * panels * rows <= V::kChains) {
+      panels *= 2;
+    }
+    return panels;
+  }
+
+  /// R rows of B panels from `panel` on.
+  template <int R, int B>
+  static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel) {
+    Acc sum[R][B];
+    fill<R, B>(sum, V::minus_zero());
+    Acc level[kLevels][R][B];
+    const std::byte* weights = job.panels + panel * job.panel_bytes;
+    for (std::int64_t slice = 0; slice < job.slices; ++slice) {
+      const std::int64_t steps = job.slice_steps[slice];
+      fill<R, B>(sum, steps == 0 ? V::minus_zero() : V::zero());
+      for (std::int64_t step = 0; step < steps; ++step) {
+        typename V::Weights w[B];
+#pragma GCC unroll 16
+        for (int b = 0; b < B; ++b) {
+          w[b] = V::load(weights + b * job.panel_bytes);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+          const typename V::Input input = V::broadcast(x + r * job.x_stride);
+#pragma GCC unroll 16
+          for (int b = 0; b < B; ++b) {
+            sum[r][b] = V::multiply_add(sum[r][b], w[b], input);
+          }
+        }
+        weights += kStepBytes;
+        x += V::kInputBytes;
+      }
+      // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
+      int at = 0;
+      for (std::int64_t count = slice; (count & 1) != 0; count >>= 1, ++at) {
+        add<R, B>(level[at], sum);
+      }
+      if (slice + 1 < job.slices) {
+        copy<R, B>(sum, level[at]);
+      } else {
+        // What is left are the odd ones that passed up.
+        for (std::int64_t count = (job.slices - 1) >> at; count != 0; count >>= 1, ++at) {
+          if ((count & 1) != 0) {
+            add<R, B>(level[at], sum);
+          }
+        }
+      }
+    }
+    store<R, B>(job, sum, y, panel);
+  }
+
+  template <int R, int B>
+  static void add(const Acc (&left)[R][B], Acc (&right)[R][B]) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+      for (int b = 0; b < B; ++b) {
+        right[r][b] = V::add(left[r][b], right[r][b]);
+      }
+    }
+  }
+
+  template <int R, int B>
+  static void copy(const Acc (&from)[R][B], Acc (&to)[R][B]) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+      for (int b = 0; b < B; ++b) {
+        to[r][b] = from[r][b];
+      }
+    }
+  }
+
+  template <int R, int B>
+  static void fill(Acc (&sum)[R][B], const Acc& value) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+      for (int b = 0; b < B; ++b) {
+        sum[r][b] = value;
+      }
+    }
+  }
+
+  template <int R, int B>
+  static void store(const MatmulJob& job, const Acc (&sum)[R][B], float* y, std::int64_t panel) {
+#pragma GCC unroll 16
+    for (int b = 0; b < B; ++b) {
+      const std::int64_t first = (panel + b) * kPanelOutputs;
+      const std::int64_t left = job.outputs - first;
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        float* to = y + r * job.y_stride + first;
+        if (left >= kPanelOutputs) {
+          V::store(to, sum[r][b]);
+        } else {
+          alignas(64) float lanes[kPanelOutputs];
+          V::store(lanes, sum[r][b]);
+          for (std::int64_t i = 0; i < left; ++i) {
+            to[i] = lanes[i];
+          }
+        }
+      }
+    }
+  }
+
+  /// Panels [begin, end) for R rows, B at a time, what is left in halves.
+  template <int R, int B>
+  static void panels(const MatmulJob& job, const std::byte* x, float* y, std::int64_t begin, std::int64_t end) {
+    for (; begin + B <= end; begin += B) {
+      block<R, B>(job, x, y, begin);
+    }
+    if constexpr (B > 1) {
+      panels<R, B / 2>(job, x, y, begin, end);
+    }
+  }
+
+  using Panels = void (*)(const MatmulJob&, const std::byte*, float*, std::int64_t, std::int64_t);
+
+  template <int... R>
+  struct Table {
+    static constexpr Panels kByRows[] = {&panels<R, panels_for(R)>...};
+  };
+
+  static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
+    const std::int64_t blocks = (job.rows + V::kMaxRows - 1) / V::kMaxRows;
+    std::int64_t group = end - begin;
+    if (blocks > 1 && job.panel_bytes > 0) {
+      group = kCachedBytes / job.panel_bytes;
+      group = group < 1 ? 1 : group;
+    }
+    for (; begin < end; begin += group) {
+      const std::int64_t stop = end - begin < group ? end : begin + group;
+      for (std::int64_t i = 0; i < blocks; ++i) {
+        const std::int64_t row = job.rows * i / blocks;
+        const std::int64_t rows = job.rows * (i + 1) / blocks - row;
+        rows_table()[rows - 1](job, job.x + row * job.x_stride, job.y + row * job.y_stride, begin, stop);
+      }
+    }
+  }
+
+  static const Panels* rows_table() {
+    if constexpr (V::kMaxRows == 16) {
+      return Table<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>::kByRows;
+    } else {
+      static_assert(V::kMaxRows == 4);
+      return Table<1, 2, 3, 4>::kByRows;
+    }
+  }
+};
+
+}  // namespace specdec

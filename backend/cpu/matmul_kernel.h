@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/isa.h"
+#include "backend/dtype.h"
+
+/// What a file of one instruction set offers to matmul. These files are compiled with flags of their own and so must
+/// emit no function that the linker could share with the rest of the program: no templates or inline functions of the
+/// standard library.
+namespace specdec {
+
+struct MatmulJob {
+  const std::byte* panels;  ///< panel 0 of the matrix
+  std::int64_t panel_bytes;
+  std::int64_t outputs;             ///< of the whole matrix
+  const std::int64_t* slice_steps;  ///< [slices]
+  std::int64_t slices;
+  const std::byte* x;     ///< packed rows
+  std::int64_t x_stride;  ///< bytes from row to row
+  std::int64_t rows;
+  float* y;               ///< [rows, outputs]
+  std::int64_t y_stride;  ///< elements
+};
+
+struct MatmulKernel {
+  /// Computes the outputs of panels [begin, end) for all rows of the job.
+  void (*run)(const MatmulJob& job, std::int64_t begin, std::int64_t end);
+  /// Writes `count` inputs in the form that `run` reads, rounded to the type of the weights.
+  void (*pack)(const float* x, std::int64_t count, std::byte* packed);
+  /// Bytes of packed x for one step of a panel.
+  std::int64_t x_step_bytes;
+};
+
+extern const MatmulKernel kMatmulScalarF32;
+extern const MatmulKernel kMatmulScalarBf16;
+extern const MatmulKernel kMatmulAvx2F32;
+extern const MatmulKernel kMatmulAvx2Bf16;
+extern const MatmulKernel kMatmulAvx512F32;
+extern const MatmulKernel kMatmulAvx512Bf16Widened;
+extern const MatmulKernel kMatmulAvx512Bf16;
+
+/// The kernel for weights of `dtype` (kF32 or kBF16). The caller has made sure that this CPU has `isa`.
+const MatmulKernel& matmul_kernel(Isa isa, DType dtype);
+
+}  // namespace specdec

@@ -1,0 +1,112 @@
+// Portable code in the shape of the vector kernels: what runs where there is no AVX2.
+#include <cstring>
+
+#include "backend/cpu/matmul_block.h"
+
+namespace specdec {
+namespace {
+
+struct Lanes {
+  static constexpr int kMaxRows = 4;
+  static constexpr int kChains = 1;
+  struct Acc {
+    float lane[16];
+  };
+
+  static Acc zero() { return {}; }
+  static Acc minus_zero() {
+    Acc acc;
+    for (float& lane : acc.lane) {
+      lane = -0.0F;
+    }
+    return acc;
+  }
+  static Acc add(const Acc& a, const Acc& b) {
+    Acc acc;
+    for (int i = 0; i < 16; ++i) {
+      acc.lane[i] = a.lane[i] + b.lane[i];
+    }
+    return acc;
+  }
+  static void store(float* to, const Acc& acc) { std::memcpy(to, acc.lane, sizeof acc.lane); }
+};
+
+struct LanesF32 : Lanes {
+  struct Weights {
+    float lane[16];
+  };
+  using Input = float;
+  static constexpr std::int64_t kInputBytes = 4;
+
+  static Weights load(const std::byte* from) {
+    Weights weights;
+    std::memcpy(weights.lane, from, sizeof weights.lane);
+    return weights;
+  }
+  static Input broadcast(const std::byte* from) {
+    Input input = 0;
+    std::memcpy(&input, from, sizeof input);
+    return input;
+  }
+  static Acc multiply_add(const Acc& sum, const Weights& weights, Input input) {
+    Acc acc;
+    for (int i = 0; i < 16; ++i) {
+      acc.lane[i] = sum.lane[i] + weights.lane[i] * input;
+    }
+    return acc;
+  }
+  static void pack(const float* x, std::int64_t count, std::byte* packed) {
+    std::memcpy(packed, x, static_cast<std::size_t>(count) * sizeof(float));
+  }
+};
+
+struct LanesBf16 : Lanes {
+  struct Weights {
+    std::uint16_t lane[16][2];
+  };
+  struct Input {
+    float even;
+    float odd;
+  };
+  static constexpr std::int64_t kInputBytes = 8;
+
+  static Weights load(const std::byte* from) {
+    Weights weights;
+    std::memcpy(weights.lane, from, sizeof weights.lane);
+    return weights;
+  }
+  static Input broadcast(const std::byte* from) {
+    Input input;
+    std::memcpy(&input, from, sizeof input);
+    return input;
+  }
+  static Acc multiply_add(const Acc& sum, const Weights& weights, const Input& input) {
+    Acc acc;
+    for (int i = 0; i < 16; ++i) {
+      const float even = sum.lane[i] + bf16_to_float(weights.lane[i][0]) * input.even;
+      acc.lane[i] = even + bf16_to_float(weights.lane[i][1]) * input.odd;
+    }
+    return acc;
+  }
+  static void pack(const float* x, std::int64_t count, std::byte* packed) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float rounded = bf16_to_float(float_to_bf16(x[i]));
+      std::memcpy(packed + i * 4, &rounded, sizeof rounded);
+    }
+    if (count % 2 != 0) {
+      std::memset(packed + count * 4, 0, 4);
+    }
+  }
+};
+
+template <class V>
+constexpr MatmulKernel make_kernel() {
+  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes};
+}
+
+}  // namespace
+
+const MatmulKernel kMatmulScalarF32 = make_kernel<LanesF32>();
+const MatmulKernel kMatmulScalarBf16 = make_kernel<LanesBf16>();
+
+}  // namespace specdec

@@ -1,0 +1,75 @@
+#include "backend/cpu/packed_linear.h"
+
+#include <cstring>
+
+#include "backend/cpu/matmul_kernel.h"
+#include "backend/dtype.h"
+#include "backend/error.h"
+
+namespace specdec {
+namespace {
+
+const std::byte* element(const WeightView& view, std::int64_t row, std::int64_t col) {
+  return view.data + (row * view.row_stride + col * view.col_stride) * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+}  // namespace
+
+CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa) : kernel_(&matmul_kernel(isa, spec.dtype)) {
+  check(spec.dtype == DType::kF32 || spec.dtype == DType::kBF16, "weights are packed as f32 or bf16");
+  check(!spec.stacked.empty(), "a linear layer has at least one weight");
+  check(spec.slices.size() <= kMaxSlices, "a linear layer has at most 64 slices");
+  inputs_ = spec.stacked.front().cols;
+  for (const WeightView& view : spec.stacked) {
+    check(view.cols == inputs_, "stacked weights have the same number of columns");
+    outputs_ += view.rows;
+  }
+  lay_out_slices(spec, spec.dtype == DType::kBF16 ? 2 : 1);
+  panels_ = AlignedArray(static_cast<std::size_t>(panel_count() * panel_bytes()));
+  fill(spec);
+}
+
+void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs) {
+  std::int64_t end = 0;
+  for (const Range& slice : spec.slices) {
+    check(slice.begin == end && slice.end >= slice.begin, "slices cover the inner dimension in order and without gaps");
+    end = slice.end;
+    const std::int64_t steps = (slice.size() + step_inputs - 1) / step_inputs;
+    if (!slice.empty()) {
+      // A run goes on as long as no slice before this one ended in padding.
+      if (!runs_.empty() && runs_.back().step * step_inputs + runs_.back().count == steps_ * step_inputs) {
+        runs_.back().count += slice.size();
+      } else {
+        runs_.push_back({slice.begin, slice.size(), steps_});
+      }
+    }
+    slice_steps_.push_back(steps);
+    steps_ += steps;
+  }
+  check(end == inputs_, "slices cover the whole inner dimension");
+}
+
+void CpuPackedLinear::fill(const LinearSpec& spec) {
+  const bool bf16 = spec.dtype == DType::kBF16;
+  std::int64_t output = 0;
+  for (const WeightView& view : spec.stacked) {
+    for (std::int64_t row = 0; row < view.rows; ++row, ++output) {
+      std::byte* panel = panels_.data() + output / kPanelOutputs * panel_bytes();
+      const std::int64_t lane = output % kPanelOutputs;
+      for (const Run& run : runs_) {
+        std::byte* steps = panel + run.step * kStepBytes;
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          const float value = load_as_float(element(view, row, run.begin + i), view.dtype, 0);
+          if (bf16) {
+            const std::uint16_t bits = float_to_bf16(value);
+            std::memcpy(steps + i / 2 * kStepBytes + lane * 4 + i % 2 * 2, &bits, sizeof bits);
+          } else {
+            std::memcpy(steps + i * kStepBytes + lane * 4, &value, sizeof value);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/aligned_array.h"
+#include "backend/cpu/isa.h"
+
+namespace specdec {
+
+struct MatmulKernel;
+
+/// A weight matrix cut into panels of 16 outputs, the same bytes for every instruction set.
+///
+/// A panel is a run of steps of 64 bytes, which the kernels read front to back: one input of 16 outputs, [16] f32, or
+/// two neighbouring inputs of 16 outputs, [16][2] bf16, as VDPBF16PS takes them. Slices follow one another; a bf16
+/// slice of odd length ends in a zero, and the last panel in outputs that are zero, so that every slice and panel runs
+/// the same code.
+class CpuPackedLinear final : public PackedLinear {
+ public:
+  static constexpr std::int64_t kPanelOutputs = 16;
+  static constexpr std::int64_t kStepBytes = 64;
+  /// Many more than the 16 canonical slices; the kernels keep log2 of it in partial sums.
+  static constexpr std::size_t kMaxSlices = 64;
+
+  /// Part of a row of x that stays contiguous when rows are packed: inputs [begin, begin + count) go to step `step` on.
+  struct Run {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    std::int64_t step = 0;
+  };
+
+  CpuPackedLinear(const LinearSpec& spec, Isa isa);
+
+  std::int64_t out_features() const override { return outputs_; }
+  std::int64_t in_features() const override { return inputs_; }
+  std::size_t bytes() const override { return panels_.bytes(); }
+
+  const MatmulKernel& kernel() const { return *kernel_; }
+  const std::byte* panels() const { return panels_.data(); }
+  std::int64_t panel_count() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
+  std::int64_t panel_bytes() const { return steps_ * kStepBytes; }
+  /// Steps of a whole panel, all slices.
+  std::int64_t steps() const { return steps_; }
+  std::span<const std::int64_t> slice_steps() const { return slice_steps_; }
+  std::span<const Run> runs() const { return runs_; }
+
+ private:
+  void lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs);
+  void fill(const LinearSpec& spec);
+
+  const MatmulKernel* kernel_;
+  std::int64_t outputs_ = 0;
+  std::int64_t inputs_ = 0;
+  std::int64_t steps_ = 0;
+  std::vector<std::int64_t> slice_steps_;
+  std::vector<Run> runs_;
+  AlignedArray panels_;
+};
+
+}  // namespace specdec

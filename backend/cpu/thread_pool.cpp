@@ -1,0 +1,81 @@
+#include "backend/cpu/thread_pool.h"
+
+#include <immintrin.h>
+
+#include "backend/error.h"
+
+namespace specdec {
+namespace {
+
+/// Longer than the gap between two operations of a pass, shorter than a wake-up costs: a pass keeps its team awake, and
+/// a team that waits for another rank soon leaves the core to it.
+constexpr int kSpins = 200;
+
+/// Returns when `word` is no longer `old`.
+std::uint32_t await_change(const std::atomic<std::uint32_t>& word, std::uint32_t old) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    const std::uint32_t now = word.load(std::memory_order_acquire);
+    if (now != old) {
+      return now;
+    }
+    _mm_pause();
+  }
+  word.wait(old, std::memory_order_acquire);
+  return word.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+void flush_subnormals_to_zero() {
+  constexpr unsigned kFlushToZero = 0x8000;
+  constexpr unsigned kDenormalsAreZero = 0x0040;
+  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+}
+
+ThreadPool::ThreadPool(int threads) {
+  check(threads >= 1, "a thread pool needs at least one thread");
+  workers_.reserve(static_cast<std::size_t>(threads - 1));
+  for (int thread = 1; thread < threads; ++thread) {
+    workers_.emplace_back([this, thread] { work(thread); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  if (workers_.empty()) {
+    return;
+  }
+  call_ = nullptr;
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  for (std::thread& worker : workers_) {
+    worker.join();
+  }
+}
+
+void ThreadPool::fork_join(Call call, void* context) {
+  call_ = call;
+  context_ = context;
+  pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  call(context, 0);
+  for (std::uint32_t left = pending_.load(std::memory_order_acquire); left != 0;) {
+    left = await_change(pending_, left);
+  }
+}
+
+void ThreadPool::work(int thread) {
+  flush_subnormals_to_zero();
+  for (std::uint32_t seen = 0;;) {
+    seen = await_change(round_, seen);
+    if (call_ == nullptr) {
+      return;
+    }
+    call_(context_, thread);
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      pending_.notify_one();
+    }
+  }
+}
+
+}  // namespace specdec

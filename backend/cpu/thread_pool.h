@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace specdec {
+
+/// Sets flush-to-zero and denormals-are-zero for the calling thread (docs/numerics.md, rule 5): subnormals cost
+/// hundreds of cycles, and AVX512-BF16 flushes them in any case. Every thread that computes calls this once; a pool's
+/// workers do.
+void flush_subnormals_to_zero();
+
+/// A fixed team of threads for fork-join loops: the caller is thread 0. One round costs no allocation and no lock; with
+/// one thread it is a plain call. Rounds are started by one thread at a time.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  /// Calls task(thread) for thread in [0, size()), each on its own thread, and returns when all have returned. `task`
+  /// must not throw: no one could unwind a half-finished round.
+  template <typename Task>
+  void run(Task&& task) {
+    if (workers_.empty()) {
+      task(0);
+      return;
+    }
+    using Plain = std::remove_reference_t<Task>;
+    fork_join([](void* context, int thread) noexcept { (*static_cast<Plain*>(context))(thread); },
+              const_cast<void*>(static_cast<const void*>(&task)));
+  }
+
+ private:
+  using Call = void (*)(void* context, int thread) noexcept;
+
+  void fork_join(Call call, void* context);
+  void work(int thread);
+
+  Call call_ = nullptr;
+  void* context_ = nullptr;
+  // On lines of their own: workers poll the first while others still count down the second.
+  alignas(64) std::atomic<std::uint32_t> round_{0};
+  alignas(64) std::atomic<std::uint32_t> pending_{0};
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace specdec
