@@ -68,11 +68,8 @@ void run(const Options& options) {
   }
 }
 
-}  // namespace
-}  // namespace specdec
-
-int main(int argc, char** argv) {
-  specdec::Options options;
+int program(int argc, char** argv) {
+  Options options;
   CLI::App app{
       "Turns text on standard input into token ids on standard output, or back.\n"
       "Needs only the tokenizer's files of a model directory: tokenizer.json, or vocab.json and merges.txt,\n"
@@ -81,7 +78,7 @@ int main(int argc, char** argv) {
       "  echo 676 278 7 87 325 | specdec_tokenize --model assets/manpy-11m --decode\n",
       "specdec_tokenize"};
   app.set_version_flag(
-      "--version", [] { return specdec::version_text("specdec_tokenize"); }, "Print the version and exit");
+      "--version", [] { return version_text("specdec_tokenize"); }, "Print the version and exit");
   app.add_option("--model", options.model, "Model directory in Hugging Face's layout")->required();
   CLI::Option* decode =
       app.add_flag("--decode", options.decode,
@@ -91,18 +88,29 @@ int main(int argc, char** argv) {
       ->excludes(decode);
   try {
     app.parse(argc, argv);
-    specdec::run(options);
-    return 0;
   } catch (const CLI::Success& done) {
     return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "specdec_tokenize: error: %s (see --help)\n", error.what());
-    return 2;
+  }
+  run(options);
+  return 0;
+}
+
+int failed(const char* what, int code) {
+  std::fprintf(stderr, "specdec_tokenize: error: %s\n", what);
+  return code;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  try {
+    return specdec::program(argc, argv);
   } catch (const specdec::Error& error) {
-    std::fprintf(stderr, "specdec_tokenize: error: %s\n", error.what());
-    return specdec::exit_code(error.kind());
+    return specdec::failed(error.what(), specdec::exit_code(error.kind()));
+  } catch (const CLI::ParseError& error) {
+    return specdec::failed((std::string(error.what()) + " (see --help)").c_str(), 2);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "specdec_tokenize: error: %s\n", error.what());
-    return 1;
+    return specdec::failed(error.what(), 1);
   }
 }

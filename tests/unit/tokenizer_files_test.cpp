@@ -72,6 +72,37 @@ TEST_F(TokenizerFiles, TheGoodOneLoads) {
   EXPECT_EQ(load_tokenizer(directory_)->vocabulary(), 1212);
 }
 
+TEST_F(TokenizerFiles, TwoTokensExchangedAreAnotherVocabulary) {
+  write("tokenizer.json", good_.dump());
+  const auto target = load_tokenizer(directory_);
+  json exchanged = good_;
+  std::swap(exchanged["model"]["vocab"]["A"], exchanged["model"]["vocab"]["B"]);
+  write("tokenizer.json", exchanged.dump());
+  const auto draft = load_tokenizer(directory_);
+  EXPECT_NE(target->fingerprint(), draft->fingerprint());
+  try {
+    require_same_vocabulary(*target, *draft);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "draft tokenizer: found 1212 ids, the target has 1212; id 32 is 'A' to the target and 'B' to the draft; "
+        "expected one vocabulary for both");
+  }
+}
+
+TEST_F(TokenizerFiles, OfAddedTokensTheLongestIsTaken) {
+  json longer = good_;
+  longer["added_tokens"].push_back({{"id", 1212}, {"content", "<tool"}, {"normalized", false}});
+  longer["added_tokens"].push_back({{"id", 1213}, {"content", "<tool><tool"}, {"normalized", false}});
+  write("tokenizer.json", longer.dump());
+  const auto tokenizer = load_tokenizer(directory_);
+  const Token tool = tokenizer->encode("<tool>").at(0);
+  EXPECT_LT(tool, 1212);
+  EXPECT_EQ(tokenizer->encode("<tool<tool><tool><tool>"),
+            (std::vector<Token>{1212, 1213, tokenizer->encode(">").at(0), tool}));
+}
+
 TEST_F(TokenizerFiles, UnsupportedPartsAreNamed) {
   EXPECT_THAT(refused_with("/model/type", "WordPiece"), HasSubstr(R"(model.type: found "WordPiece", expected "BPE")"));
   EXPECT_THAT(refused_with("/model/type", "Unigram"), HasSubstr(R"(found "Unigram")"));
