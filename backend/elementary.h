@@ -15,8 +15,7 @@
 /// (tests/unit/elementary_test.cpp).
 namespace specdec::elementary {
 
-// --- What a lane type must offer, for V = float
-// ------------------------------------------------------------------------
+// --- What a lane type must offer, for V = float ---------------------------------------------------
 
 /// a * b + c, rounded once.
 constexpr float fused(float a, float b, float c) { return std::fma(a, b, c); }
@@ -80,8 +79,7 @@ constexpr V gelu_tanh(V x) {
   return fused(half, tanh(V(0.7978845608F) * cubic), half);
 }
 
-// --- Double precision, scalar: tables of rotary embedding, statistics
-// ------------------------------------------------------
+// --- Double precision, scalar: tables of rotary embedding -----------------------------------------
 
 /// e^x; at most 1 ulp off for -708 <= x <= 709. Below that it is 0, above it infinite.
 constexpr double exp(double x) {

@@ -1,0 +1,176 @@
+#include "backend/cpu/cpu_attention.h"
+
+#include <algorithm>
+
+#include "backend/cpu/parallel_for.h"
+#include "backend/error.h"
+
+namespace specdec {
+
+struct CpuAttention::Pass {
+  ConstRows q;
+  const CpuKv& kv;
+  std::int64_t layer;
+  const RowChain& chain;
+  std::span<const std::int32_t> kv_head;
+  float scale;
+  Rows out;
+
+  std::int64_t head_dim() const { return kv.shape().head_dim; }
+};
+
+namespace {
+
+/// Queries whose states one thread walks the keys with; more rows go through in several runs.
+constexpr std::int64_t kQueriesPerUnit = 64;
+
+/// Multiply-adds below which waking the other threads costs more than it saves.
+constexpr std::int64_t kWorthSharing = 1 << 16;
+
+}  // namespace
+
+void CpuAttention::plan_rows(const RowChain& chain, std::int64_t head_dim) {
+  const std::int64_t rows = chain.rows();
+  depth_.resize(rows);
+  in_order_.resize(rows);
+  bool all_in_order = true;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t parent = chain.parent[r];
+    check(parent >= -1 && parent < r, "a row's parent must come before it");
+    depth_[r] = parent < 0 ? 0 : depth_[parent] + 1;
+    in_order_[r] = depth_[r] == r ? 1 : 0;
+    all_in_order = all_in_order && in_order_[r] == 1;
+  }
+  if (!all_in_order) {
+    for (Scratch& scratch : scratch_) {
+      scratch.keys.resize(head_dim * kKeyBlock);
+      scratch.values.resize(kKeyBlock * padded_head_dim(head_dim));
+    }
+  }
+}
+
+void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
+                           std::span<const std::int32_t> kv_head, float scale, Rows out) {
+  const std::int64_t rows = chain.rows();
+  const auto heads = static_cast<std::int64_t>(kv_head.size());
+  const std::int64_t kv_heads = kv.shape().kv_heads;
+  if (rows == 0 || heads == 0) {
+    return;
+  }
+  plan_rows(chain, kv.shape().head_dim);
+  const Pass pass{q, kv, layer, chain, kv_head, scale, out};
+
+  // A KV head may be read by all query heads (multi-query attention), so scratch is sized for that.
+  const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit / heads * kv_heads);
+  const std::int64_t work = rows * heads * (chain.first_slot + rows) * kv.shape().head_dim;
+  const int threads = work < kWorthSharing ? 1 : pool_.size();
+  const std::int64_t runs_wanted = (threads + kv_heads - 1) / kv_heads;
+  const std::int64_t rows_per_run = std::min(most_rows, (rows + runs_wanted - 1) / runs_wanted);
+  const std::int64_t runs = (rows + rows_per_run - 1) / rows_per_run;
+  for (Scratch& scratch : scratch_) {
+    const std::int64_t queries = rows_per_run * heads;
+    if (static_cast<std::int64_t>(scratch.queries.size()) < queries) {
+      scratch.queries.resize(queries);
+    }
+    const std::int64_t floats = queries * attention_state_size(kv.shape().head_dim);
+    if (static_cast<std::int64_t>(scratch.states.size()) < floats) {
+      scratch.states.resize(floats);
+    }
+  }
+  parallel_for(pool_, threads, kv_heads * runs, [&](int thread, std::int64_t unit) {
+    const std::int64_t begin = unit % runs * rows_per_run;
+    run_unit(pass, unit / runs, {begin, std::min(rows, begin + rows_per_run)}, scratch_[thread]);
+  });
+}
+
+void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows, Scratch& scratch) const {
+  const std::int64_t dim = pass.head_dim();
+  const std::int64_t state_size = attention_state_size(dim);
+  const std::int64_t first_slot = pass.chain.first_slot;
+  const auto heads = static_cast<std::int64_t>(pass.kv_head.size());
+
+  // Calls visit(head, state) for the query heads of this unit, in the same order for every row and block.
+  const auto for_heads = [&](std::int64_t row, auto visit) {
+    float* state = scratch.states.data() + (row - rows.begin) * heads * state_size;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      if (pass.kv_head[head] == kv_index) {
+        visit(head, state);
+        state += state_size;
+      }
+    }
+  };
+
+  std::int64_t most_keys = 0;
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    for_heads(r, [&](std::int64_t, float* state) { ops_.attention_begin(state, dim); });
+    most_keys = std::max(most_keys, first_slot + depth_[r] + 1);
+  }
+
+  for (std::int64_t block = 0; block * kKeyBlock < most_keys; ++block) {
+    const float* keys = pass.kv.keys(pass.layer, kv_index, block);
+    const float* values = pass.kv.values(pass.layer, kv_index, block);
+    std::int64_t shared = 0;  // queries that read the block as it lies in the cache
+    const auto flush = [&](const float* k, const float* v, std::int64_t& count) {
+      ops_.attention_block(k, v, dim, pass.scale, scratch.queries.data(), count);
+      count = 0;
+    };
+    const auto add_row = [&](std::int64_t row, std::int64_t visible, std::int64_t& count) {
+      for_heads(row, [&](std::int64_t head, float* state) {
+        scratch.queries[count++] = {pass.q.row(row) + head * dim, state, visible};
+      });
+    };
+    const bool reaches_pass = (block + 1) * kKeyBlock > first_slot;
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      const std::int64_t visible = std::min(kKeyBlock, first_slot + depth_[r] + 1 - block * kKeyBlock);
+      if (visible > 0 && (in_order_[r] == 1 || !reaches_pass)) {
+        add_row(r, visible, shared);
+      }
+    }
+    if (shared > 0) {
+      flush(keys, values, shared);
+    }
+    for (std::int64_t r = rows.begin; reaches_pass && r < rows.end; ++r) {
+      const std::int64_t visible = std::min(kKeyBlock, first_slot + depth_[r] + 1 - block * kKeyBlock);
+      if (visible > 0 && in_order_[r] == 0) {
+        std::int64_t own = 0;
+        gather(pass, kv_index, r, block, scratch);
+        add_row(r, visible, own);
+        flush(scratch.keys.data(), scratch.values.data(), own);
+      }
+    }
+  }
+
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    for_heads(r, [&](std::int64_t head, const float* state) {
+      ops_.attention_end(state, dim, pass.out.row(r) + head * dim);
+    });
+  }
+}
+
+void CpuAttention::gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block,
+                          Scratch& scratch) const {
+  const std::int64_t dim = pass.head_dim();
+  const std::int64_t padded = padded_head_dim(dim);
+  const std::int64_t first_slot = pass.chain.first_slot;
+  const std::int64_t begin = block * kKeyBlock;
+
+  const auto copy_slot = [&](std::int64_t from, std::int64_t place) {
+    const float* keys = pass.kv.keys(pass.layer, kv_index, from / kKeyBlock) + from % kKeyBlock;
+    for (std::int64_t i = 0; i < dim; ++i) {
+      scratch.keys[i * kKeyBlock + place] = keys[i * kKeyBlock];
+    }
+    std::copy_n(pass.kv.values(pass.layer, kv_index, 0) + from * padded, padded,
+                scratch.values.data() + place * padded);
+  };
+  for (std::int64_t slot = begin; slot < std::min(first_slot, begin + kKeyBlock); ++slot) {
+    copy_slot(slot, slot - begin);
+  }
+  for (std::int64_t r = row; r >= 0; r = pass.chain.parent[r]) {
+    const std::int64_t place = first_slot + depth_[r] - begin;
+    if (0 <= place && place < kKeyBlock) {
+      copy_slot(first_slot + r, place);
+    }
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/cpu_kv.h"
+#include "backend/cpu/row_ops.h"
+#include "backend/cpu/thread_pool.h"
+
+namespace specdec {
+
+/// Attention of one pass: cuts it into units of (KV head, run of rows) for the threads and walks each unit's blocks of keys.
+///
+/// A row sees its keys in the order of their depth: the committed slots, then its ancestors in this pass, then itself, as if
+/// they stood in slots 0, 1, 2, ... In a chain they do. In a tree the blocks that reach into the pass are first gathered in that
+/// order, so a token gets the same bits from a tree as from the chain of its ancestors, where it would be had the path been committed.
+///
+/// Holds scratch that grows to the largest pass and is then reused.
+class CpuAttention {
+ public:
+  CpuAttention(const RowOps& ops, ThreadPool& pool) : ops_(ops), pool_(pool), scratch_(pool.size()) {}
+
+  void forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
+               std::span<const std::int32_t> kv_head, float scale, Rows out);
+
+ private:
+  /// One thread's.
+  struct Scratch {
+    std::vector<float> states;            ///< [queries, attention_state_size]
+    std::vector<AttentionQuery> queries;  ///< of one block
+    std::vector<float> keys;              ///< one gathered block
+    std::vector<float> values;
+  };
+  struct Pass;
+
+  void plan_rows(const RowChain& chain, std::int64_t head_dim);
+  void run_unit(const Pass& pass, std::int64_t kv_index, Range rows, Scratch& scratch) const;
+  void gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block, Scratch& scratch) const;
+
+  const RowOps& ops_;
+  ThreadPool& pool_;
+  std::vector<Scratch> scratch_;
+  // Of the current pass, per row: ancestors in the pass before it, and whether they are the rows 0, 1, ..., row - 1.
+  std::vector<std::int64_t> depth_;
+  std::vector<char> in_order_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,157 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/cpu/packed_linear.h"
+#include "backend/cpu/parallel_for.h"
+#include "backend/error.h"
+
+namespace specdec {
+
+namespace {
+
+/// Elements of an elementwise operation below which waking the other threads costs more than it saves.
+constexpr std::int64_t kWorthSharing = 1 << 15;
+
+Isa supported(Isa isa) {
+  if (isa > detect_isa()) {
+    throw_bad_input(fmt::format("isa: found {}, expected at most {}, the strongest of this CPU", name_of(isa),
+                                name_of(detect_isa())));
+  }
+  return isa;
+}
+
+int positive(int threads) {
+  if (threads < 1) {
+    throw_bad_input(fmt::format("threads: found {}, expected at least 1", threads));
+  }
+  return threads;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(Isa isa, int threads)
+    : isa_(supported(isa)), ops_(row_ops(isa)), pool_(positive(threads)), attention_(ops_, pool_) {
+  flush_subnormals_to_zero();
+}
+
+std::string CpuBackend::description() const {
+  return fmt::format("cpu ({}, {} thread{})", name_of(isa_), pool_.size(), pool_.size() == 1 ? "" : "s");
+}
+
+std::unique_ptr<Buffer> CpuBackend::allocate(std::size_t bytes) { return std::make_unique<HostBuffer>(bytes); }
+
+void CpuBackend::upload(std::byte* device, std::span<const std::byte> host, Stream) {
+  std::copy(host.begin(), host.end(), device);
+}
+
+void CpuBackend::download(std::span<std::byte> host, const std::byte* device, Stream) {
+  std::copy_n(device, host.size(), host.begin());
+}
+
+void CpuBackend::synchronize(Stream) {}
+
+std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
+  auto linear = std::make_unique<CpuPackedLinear>(spec, isa_);
+  matmul_scratch_.reserve(*linear);
+  return linear;
+}
+
+void CpuBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream) {
+  specdec::matmul(static_cast<const CpuPackedLinear&>(weight), x, y, matmul_scratch_, pool_);
+}
+
+template <typename Task>
+void CpuBackend::for_rows(std::int64_t rows, std::int64_t cols, const Task& task) {
+  const int threads = rows * cols < kWorthSharing ? 1 : pool_.size();
+  parallel_for(pool_, threads, rows, [&](int, std::int64_t row) { task(row); });
+}
+
+void CpuBackend::rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream) {
+  for_rows(x.rows, x.cols, [&](std::int64_t r) { ops_.rms_norm(x.row(r), weight, eps, y.row(r), x.cols); });
+}
+
+void CpuBackend::layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream) {
+  for_rows(x.rows, x.cols, [&](std::int64_t r) { ops_.layer_norm(x.row(r), weight, bias, eps, y.row(r), x.cols); });
+}
+
+void CpuBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin,
+                      std::span<const std::int32_t> position, Stream) {
+  for_rows(x.rows, x.cols, [&](std::int64_t r) {
+    const std::int64_t table = position[r] * (head_dim / 2);
+    ops_.rope(x.row(r), x.cols / head_dim, head_dim, cos + table, sin + table);
+  });
+}
+
+std::unique_ptr<KvStore> CpuBackend::make_kv(const KvShape& shape) { return std::make_unique<CpuKv>(shape); }
+
+void CpuBackend::kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+                           Stream) {
+  static_cast<CpuKv&>(kv).append(layer, first_slot, keys, values);
+}
+
+void CpuBackend::kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream) {
+  static_cast<CpuKv&>(kv).move(from, to);
+}
+
+void CpuBackend::attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
+                           std::span<const std::int32_t> kv_head, float scale, Rows out, Stream) {
+  attention_.forward(q, static_cast<const CpuKv&>(kv), layer, chain, kv_head, scale, out);
+}
+
+void CpuBackend::silu_mul(ConstRows gate_up, Rows out, Stream) {
+  for_rows(out.rows, out.cols,
+           [&](std::int64_t r) { ops_.silu_mul(gate_up.row(r), gate_up.row(r) + out.cols, out.row(r), out.cols); });
+}
+
+void CpuBackend::gelu_tanh(Rows x, Stream) {
+  for_rows(x.rows, x.cols, [&](std::int64_t r) { ops_.gelu_tanh(x.row(r), x.cols); });
+}
+
+void CpuBackend::add_bias(Rows y, const float* bias, Stream) {
+  for_rows(y.rows, y.cols, [&](std::int64_t r) { ops_.add(y.row(r), bias, y.cols); });
+}
+
+void CpuBackend::add(Rows x, ConstRows y, Stream) {
+  for_rows(x.rows, x.cols, [&](std::int64_t r) { ops_.add(x.row(r), y.row(r), x.cols); });
+}
+
+void CpuBackend::slice_max(ConstRows logits, std::span<const Range> slices, std::span<SliceMax> out, Stream) {
+  for_rows(logits.rows, logits.cols, [&](std::int64_t r) {
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      const Range slice = slices[s];
+      SliceMax& best = out[r * slices.size() + s];
+      if (slice.empty()) {
+        best = {-std::numeric_limits<float>::infinity(), -1};
+        continue;
+      }
+      const float* row = logits.row(r) + slice.begin;
+      best.value = ops_.max(row, slice.size());
+      const std::int64_t index = ops_.find(row, slice.size(), best.value);
+      // Not found: all are NaN.
+      best.index = static_cast<std::int32_t>(slice.begin + (index < slice.size() ? index : 0));
+    }
+  });
+}
+
+void CpuBackend::slice_sum(ConstRows logits, float temperature, std::span<const Range> slices, std::span<SliceSum> out,
+                           Stream) {
+  for_rows(logits.rows, logits.cols, [&](std::int64_t r) {
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      const Range slice = slices[s];
+      SliceSum& result = out[r * slices.size() + s];
+      if (slice.empty()) {
+        result = {-std::numeric_limits<float>::infinity(), 0};
+        continue;
+      }
+      const float* row = logits.row(r) + slice.begin;
+      result.max = ops_.max(row, slice.size()) / temperature;
+      result.sum = static_cast<float>(ops_.sum_scaled_exp(row, temperature, result.max, slice.size()));
+    }
+  });
+}
+
+}  // namespace specdec

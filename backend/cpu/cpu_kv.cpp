@@ -1,0 +1,61 @@
+#include "backend/cpu/cpu_kv.h"
+
+#include <algorithm>
+
+#include "backend/error.h"
+
+namespace specdec {
+
+namespace {
+
+std::int64_t whole_blocks(std::int64_t slots) { return (slots + kKeyBlock - 1) / kKeyBlock * kKeyBlock; }
+
+std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
+
+}  // namespace
+
+CpuKv::CpuKv(const KvShape& shape)
+    : shape_(shape),
+      keys_per_head_(whole_blocks(shape.capacity) * shape.head_dim),
+      values_per_head_(whole_blocks(shape.capacity) * padded_head_dim(shape.head_dim)),
+      keys_(bytes_of(shape.layers * shape.kv_heads * keys_per_head_)),
+      values_(bytes_of(shape.layers * shape.kv_heads * values_per_head_)) {}
+
+float* CpuKv::key(std::int64_t layer, std::int64_t head, std::int64_t slot) {
+  return const_cast<float*>(keys(layer, head, slot / kKeyBlock)) + slot % kKeyBlock;
+}
+
+float* CpuKv::value(std::int64_t layer, std::int64_t head, std::int64_t slot) {
+  return const_cast<float*>(values(layer, head, 0)) + slot * padded_head_dim(shape_.head_dim);
+}
+
+void CpuKv::append(std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values) {
+  check(first_slot >= 0 && first_slot + keys.rows <= shape_.capacity, "appended rows do not fit the KV store");
+  const std::int64_t dim = shape_.head_dim;
+  for (std::int64_t r = 0; r < keys.rows; ++r) {
+    for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+      const float* from = keys.row(r) + head * dim;
+      float* to = key(layer, head, first_slot + r);
+      for (std::int64_t i = 0; i < dim; ++i) {
+        to[i * kKeyBlock] = from[i];
+      }
+      std::copy_n(values.row(r) + head * dim, dim, value(layer, head, first_slot + r));
+    }
+  }
+}
+
+void CpuKv::move(std::int64_t from, std::int64_t to) {
+  check(0 <= from && from < shape_.capacity && 0 <= to && to < shape_.capacity, "moved slot outside the KV store");
+  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+    for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+      const float* source = key(layer, head, from);
+      float* target = key(layer, head, to);
+      for (std::int64_t i = 0; i < shape_.head_dim; ++i) {
+        target[i * kKeyBlock] = source[i * kKeyBlock];
+      }
+      std::copy_n(value(layer, head, from), shape_.head_dim, value(layer, head, to));
+    }
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,21 @@
+#include "backend/factory.h"
+
+#include <fmt/format.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/error.h"
+#include "backend/reference/reference_backend.h"
+
+namespace specdec {
+
+std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
+  if (options.name == "cpu") {
+    return std::make_unique<CpuBackend>(options.isa, options.threads);
+  }
+  if (options.name == "reference") {
+    return std::make_unique<ReferenceBackend>();
+  }
+  throw_bad_input(fmt::format("backend: found \"{}\", expected \"cpu\" or \"reference\"", options.name));
+}
+
+}  // namespace specdec
