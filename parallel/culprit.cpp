@@ -30,7 +30,7 @@ double blameable_stall(const RankStatus& status, std::span<const RankStatus> ran
   double stall = status.stall;
   if (status.progress.state == RankState::kWaiting) {
     for (const RankStatus& other : ranks) {
-      stall = leaving(other) ? stall : std::min(stall, other.stall);
+      stall = std::min(stall, other.stall);
     }
   }
   return stall;

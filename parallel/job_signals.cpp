@@ -19,9 +19,7 @@ JobSignals::JobSignals() {
   check(fd_ >= 0, "cannot open a signalfd");
 }
 
-JobSignals::~JobSignals() {
-  close(fd_);
-}
+JobSignals::~JobSignals() { close(fd_); }
 
 int JobSignals::take() {
   signalfd_siginfo info{};

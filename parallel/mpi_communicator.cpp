@@ -59,6 +59,7 @@ void add(std::span<float> into, std::span<const float> other, bool other_is_uppe
 
 struct MpiCommunicator::Handle {
   MPI_Comm comm = MPI_COMM_NULL;
+  std::vector<MPI_Request> requests;  // scratch, so that a call allocates nothing
 
   void send(std::span<const float> data, int to, MPI_Request& request) const {
     mpi_check(MPI_Isend(data.data(), count_of(data.size()), MPI_FLOAT, to, kTag, comm, &request), "MPI_Isend");
@@ -78,9 +79,7 @@ MpiCommunicator::MpiCommunicator(int handle, MpiReduction reduction, Progress& p
   steps_ = tree_steps(rank_, size_);
 }
 
-MpiCommunicator::~MpiCommunicator() {
-  MPI_Comm_free(&handle_->comm);
-}
+MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&handle_->comm); }
 
 void MpiCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) {
   const InCollective guard(progress_);
@@ -97,7 +96,7 @@ void MpiCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) {
 void MpiCommunicator::reduce_by_doubling(std::span<float> data) {
   received_.resize(std::max(received_.size(), data.size()));
   const std::span<float> received = std::span(received_).first(data.size());
-  std::vector<MPI_Request> requests;
+  std::vector<MPI_Request>& requests = handle_->requests;
   for (const TreeStep& step : steps_) {
     requests.assign(step.destinations.size() + 1, MPI_REQUEST_NULL);
     handle_->receive(received, step.source, requests.back());
@@ -120,7 +119,8 @@ void MpiCommunicator::reduce_by_halving(std::span<float> data) {
   };
   std::vector<Halves> kept;
   std::span<float> range = data;
-  std::vector<MPI_Request> requests(2);
+  std::vector<MPI_Request>& requests = handle_->requests;
+  requests.assign(2, MPI_REQUEST_NULL);
   for (int stride = 1; stride < size_; stride *= 2) {
     const bool upper = (rank_ & stride) != 0;
     const std::span<float> low = range.first(range.size() / 2);
@@ -134,9 +134,10 @@ void MpiCommunicator::reduce_by_halving(std::span<float> data) {
     range = halves.mine;
     kept.push_back(halves);
   }
-  for (auto halves = kept.rbegin(); halves != kept.rend(); ++halves) {
-    handle_->receive(halves->theirs, halves->partner, requests[0]);
-    handle_->send(halves->mine, halves->partner, requests[1]);
+  std::reverse(kept.begin(), kept.end());
+  for (const Halves& halves : kept) {
+    handle_->receive(halves.theirs, halves.partner, requests[0]);
+    handle_->send(halves.mine, halves.partner, requests[1]);
     wait(requests);
   }
 }

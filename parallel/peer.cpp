@@ -11,9 +11,7 @@
 namespace specdec {
 namespace {
 
-bool would_block() {
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
 

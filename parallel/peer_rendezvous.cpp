@@ -130,9 +130,7 @@ PeerListener::PeerListener(bool one_host) : fd_(socket(AF_INET, SOCK_STREAM | SO
   }
 }
 
-PeerListener::~PeerListener() {
-  close(fd_);
-}
+PeerListener::~PeerListener() { close(fd_); }
 
 std::vector<Peer> PeerListener::accept(int workers) {
   std::vector<std::optional<Peer>> found(workers);

@@ -160,13 +160,9 @@ ThreadGroup::ThreadGroup(int ranks, std::chrono::milliseconds deadline) {
 
 ThreadGroup::~ThreadGroup() = default;
 
-int ThreadGroup::size() const {
-  return shared_->size;
-}
+int ThreadGroup::size() const { return shared_->size; }
 
-Communicator& ThreadGroup::communicator(int rank) {
-  return *shared_->ranks.at(rank);
-}
+Communicator& ThreadGroup::communicator(int rank) { return *shared_->ranks.at(rank); }
 
 void ThreadGroup::leave(int rank) {
   const std::scoped_lock lock(shared_->mutex);

@@ -9,6 +9,7 @@ program registered for a failure was run once, and no process is left.
 
 import argparse
 import os
+import random
 import re
 import selectors
 import signal
@@ -142,6 +143,22 @@ def kill_rank_0(options):
     strike(options, signal.SIGKILL, 0, r"rank 0 on \S+ died", [])
 
 
+def strike_any(options):
+    """Any rank at any moment, also while it starts a collective or computes."""
+    seed = time.time_ns()
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    rank = dice.randrange(options.ranks)
+    number = dice.choice([signal.SIGKILL, signal.SIGSTOP])
+    job = Job(options, "run")
+    job.wait_until_running()
+    time.sleep(dice.random())
+    os.kill(job.pids[rank], number)
+    job.wait_until_ended(DEADLINE + END_MARGIN)
+    dead_rank_0 = rank == 0 and number == signal.SIGKILL
+    job.check_ended(rf"rank {rank} on \S+ (died|has not answered)", [] if dead_rank_0 else [f"rank {rank} code 3"])
+
+
 def stop_worker(options):
     rank = max(1, options.ranks // 2)
     took = strike(options, signal.SIGSTOP, rank, rf"rank {rank} on \S+ has not answered", [f"rank {rank} code 3"])
@@ -241,7 +258,7 @@ def interrupt_alone(options):
 
 
 CASES = {case.__name__: case for case in (
-    kill_worker, kill_rank_0, stop_worker, stop_rank_0, stall_worker, stall_rank_0, segv_worker, exit_worker, throw_worker,
+    kill_worker, kill_rank_0, strike_any, stop_worker, stop_rank_0, stall_worker, stall_rank_0, segv_worker, exit_worker, throw_worker,
     bad_input_worker, bad_input_rank_0, agreed_error, slow_is_no_hang, ends_in_order, interrupt_term, interrupt_int, interrupt_deaf,
     interrupt_alone)}
 

@@ -90,6 +90,9 @@ TEST(Culprit, ARankThatIsJustBeingFreedIsNotToBlame) {
   EXPECT_FALSE(find_culprit(ranks, kDeadline));
   ranks[1].stall = 31;
   expect_culprit(ranks, 0, FailureCause::kStalled);
+  // It may even have come to the end of the program meanwhile.
+  ranks[1] = stalled(well(1, 2, 12, RankState::kLeaving), 0.05);
+  EXPECT_FALSE(find_culprit(ranks, kDeadline));
 }
 
 TEST(Culprit, NobodyWaitsNobodyIsLate) {
