@@ -142,8 +142,9 @@ std::vector<Token> ByteLevelBpe::encode(std::string_view text, bool add_special)
 }
 
 std::string_view ByteLevelBpe::piece(Token token) const {
-  if (token < 0 || token >= vocabulary() || !parts_.pieces[token]) return {};
-  return *parts_.pieces[token];
+  if (token < 0 || token >= vocabulary()) return {};
+  const std::optional<std::string>& bytes = parts_.pieces[token];
+  return bytes ? std::string_view(*bytes) : std::string_view();
 }
 
 std::string ByteLevelBpe::decode(std::span<const Token> tokens, bool skip_special) const {

@@ -151,7 +151,7 @@ void SentencePieceTokenizer::find_space_rule() {
   const auto& model = library_->as_is;
   const int space = model.PieceToId(kSpace);
   for (Token id = 0; id < model.GetPieceSize(); ++id) {
-    const std::string& word = *pieces_[id];
+    const std::string word = pieces_[id].value_or("");
     if (verbatim_[id] || word.size() < 2 || word[0] != ' ' || word[1] == ' ') continue;
     drop_first_space_ = !library_->decode({id}).starts_with(' ');
     if (!model.IsUnknown(space)) drop_all_spaces_ = !library_->decode({space, id}).starts_with(' ');
@@ -179,8 +179,8 @@ std::vector<Token> SentencePieceTokenizer::encode(std::string_view text, bool ad
 }
 
 std::string SentencePieceTokenizer::append_bytes(Token token, bool& at_start) const {
-  if (token < 0 || token >= vocabulary() || !pieces_[token]) return {};
-  std::string bytes = *pieces_[token];
+  if (token < 0 || token >= vocabulary()) return {};
+  std::string bytes = pieces_[token].value_or("");
   if (at_start && drop_first_space_ && !verbatim_[token] && bytes.starts_with(' ')) {
     bytes.erase(0, 1);
     at_start = drop_all_spaces_ && bytes.empty();
