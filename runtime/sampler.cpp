@@ -5,35 +5,10 @@
 #include <limits>
 
 #include "backend/error.h"
+#include "backend/vector_math.h"
 
 namespace specdec {
 namespace {
-
-/// Sum in double precision, in eight lanes: an order of its own, kept by every compiler and instruction set.
-double sum_in_lanes(std::span<const float> values) {
-  constexpr std::size_t kLanes = 8;
-  double lanes[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += static_cast<double>(values[i + lane]);
-    }
-  }
-  for (std::size_t lane = 0; i + lane < values.size(); ++lane) {
-    lanes[lane] += static_cast<double>(values[i + lane]);
-  }
-  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-}
-
-float max_of(std::span<const float> values) {
-  return *std::max_element(values.begin(), values.end());
-}
-
-void scaled_exp(std::span<const float> logits, float temperature, float max_z, std::span<float> out) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    out[i] = std::exp(logits[i] / temperature - max_z);
-  }
-}
 
 /// A NaN fails every comparison, so one test per entry finds both NaN and +inf; -inf passes.
 void require_no_nan(std::span<const float> logits) {
@@ -47,7 +22,7 @@ void require_no_nan(std::span<const float> logits) {
 }
 
 void normalise(std::span<float> weights) {
-  const auto total = static_cast<float>(sum_in_lanes(weights));
+  const auto total = static_cast<float>(sum_of(weights));
   for (float& weight : weights) {
     weight /= total;
   }
@@ -96,7 +71,7 @@ void Sampler::keep_top_k(std::span<float> weights) {
 
 void Sampler::keep_top_p(std::span<float> weights) {
   if (params_.top_p < 1.0F) {
-    drop_below(weights, selection_.heaviest(weights, static_cast<double>(params_.top_p), sum_in_lanes(weights)));
+    drop_below(weights, selection_.heaviest(weights, static_cast<double>(params_.top_p), sum_of(weights)));
   }
 }
 
@@ -116,13 +91,13 @@ float probability_from_sums(float z, float max, float sum) {
 }
 
 Token draw(std::span<const float> weights, double u) {
-  constexpr std::size_t kBlock = 64;
+  constexpr std::size_t kBlock = 256;
   const auto block_at = [&](std::size_t begin) {
     return weights.subspan(begin, std::min(kBlock, weights.size() - begin));
   };
   double total = 0;
   for (std::size_t begin = 0; begin < weights.size(); begin += kBlock) {
-    total += sum_in_lanes(block_at(begin));
+    total += sum_of(block_at(begin));
   }
   check(total > 0.0, "a token is drawn from weights of which one is positive");
   // u <= 1 - 2^-53, so the goal is below the total also after rounding, and some block passes it.
@@ -130,7 +105,7 @@ Token draw(std::span<const float> weights, double u) {
   double before = 0;
   std::size_t begin = 0;
   for (; begin < weights.size(); begin += kBlock) {
-    const double after = before + sum_in_lanes(block_at(begin));
+    const double after = before + sum_of(block_at(begin));
     if (after > goal) {
       break;
     }
@@ -156,7 +131,7 @@ Token draw(std::span<const float> weights, double u) {
 
 Token argmax(std::span<const float> values) {
   check(!values.empty(), "a row that is searched for its largest entry is not empty");
-  return static_cast<Token>(std::max_element(values.begin(), values.end()) - values.begin());
+  return argmax_of(values);
 }
 
 }  // namespace specdec

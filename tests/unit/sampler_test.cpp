@@ -209,7 +209,7 @@ TEST(Draw, DoesNotNeedNormalisedWeights) {
 }
 
 TEST(Draw, AgreesWithOneRunningSumAcrossBlocks) {
-  for (const std::size_t size : {63U, 64U, 65U, 200U, 4097U}) {
+  for (const std::size_t size : {1U, 200U, 255U, 256U, 257U, 4097U}) {
     // Multiples of 2^-10: sums are exact in any order, so the token is known exactly.
     Row weights(size);
     for (std::size_t i = 0; i < size; ++i) {
@@ -230,7 +230,7 @@ TEST(Draw, AgreesWithOneRunningSumAcrossBlocks) {
 }
 
 TEST(Draw, EndsOfTheUnitIntervalNeverLeaveTheSupport) {
-  for (const std::size_t size : {1U, 5U, 64U, 129U, 1000U}) {
+  for (const std::size_t size : {1U, 5U, 256U, 513U, 1000U}) {
     for (const std::size_t only : {std::size_t{0}, size / 2, size - 1}) {
       Row weights(size, 0.0F);
       weights[only] = 1e-20F;

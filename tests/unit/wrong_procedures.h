@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <vector>
 
 #include "tests/unit/verifier_enumeration.h"
@@ -21,6 +22,8 @@ struct Procedure {
   const char* name;
   std::shared_ptr<const SpeculativeStep> step;
   Fault fault;
+
+  friend std::ostream& operator<<(std::ostream& out, const Procedure& procedure) { return out << procedure.name; }
 };
 
 std::vector<Procedure> right_procedures();
