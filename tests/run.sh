@@ -15,8 +15,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 # Which unit tests the sanitizers run, by ctest name (Suite.Case): kernels and whatever parses bytes from outside; and what
 # uses threads.
-asan_tests='Kernel|Cpu|Backend|Reference|Dtype|DType|Linear|Attention|Checkpoint|Safetensors|Json|Tokenizer|Bpe|Utf8|Sampler|Verifier|Philox|KvCache|ShardPlan|Config|Round'
-tsan_tests='Thread|Communicator|Collective'
+asan_tests='Kernel|Cpu|Matmul|Backend|Dtype|DType|Elementary|VectorMath|Linear|Attention|Checkpoint|Tokenizer|Utf8|TextStream|Sampler|Draw|Argmax|Verifier|Procedure|Philox|KvCache|ShardPlan|Tree|Config|Round'
+tsan_tests='Thread|Communicator|SameBits'
 
 label=""
 stages="release asan tsan"
