@@ -264,9 +264,7 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& index
   return map;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 }  // namespace
 
@@ -312,9 +310,7 @@ Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 
-bool Checkpoint::contains(std::string_view name) const {
-  return tensors_.find(name) != tensors_.end();
-}
+bool Checkpoint::contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
 
 const TensorView& Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
   const auto found = tensors_.find(name);

@@ -47,9 +47,7 @@ void Norm::forward(ConstRows x, Rows y, Stream stream) const {
 Workspace::Workspace(Backend& backend, std::int64_t floats)
     : memory_(backend.allocate(std::max<std::int64_t>(floats, 1) * sizeof(float))), size_(floats) {}
 
-std::int64_t Workspace::footprint(std::int64_t rows, std::int64_t cols) {
-  return rows * padded(cols);
-}
+std::int64_t Workspace::footprint(std::int64_t rows, std::int64_t cols) { return rows * padded(cols); }
 
 Rows Workspace::take(std::int64_t rows, std::int64_t cols) {
   const Rows taken = {memory_->floats() + used_, rows, cols, padded(cols)};

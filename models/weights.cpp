@@ -32,12 +32,8 @@ WeightView block_of(const WeightView& view, Range rows, Range cols) {
   return block;
 }
 
-WeightView rows_of(const WeightView& view, Range rows) {
-  return block_of(view, rows, {0, view.cols});
-}
-WeightView cols_of(const WeightView& view, Range cols) {
-  return block_of(view, {0, view.rows}, cols);
-}
+WeightView rows_of(const WeightView& view, Range rows) { return block_of(view, rows, {0, view.cols}); }
+WeightView cols_of(const WeightView& view, Range cols) { return block_of(view, {0, view.rows}, cols); }
 
 void append_floats(const TensorView& tensor, Range range, std::vector<float>& out) {
   for (std::int64_t i = range.begin; i < range.end; ++i) {
@@ -45,12 +41,8 @@ void append_floats(const TensorView& tensor, Range range, std::vector<float>& ou
   }
 }
 
-Range shifted(Range range, std::int64_t by) {
-  return {range.begin + by, range.end + by};
-}
-Range scaled(Range range, std::int64_t by) {
-  return {range.begin * by, range.end * by};
-}
+Range shifted(Range range, std::int64_t by) { return {range.begin + by, range.end + by}; }
+Range scaled(Range range, std::int64_t by) { return {range.begin * by, range.end * by}; }
 
 /// What both families share: looking tensors up with their shapes, and the shard's ranges.
 class FamilyWeights : public Weights {

@@ -1,0 +1,228 @@
+/// What a model thinks of a text: the logits of every position, its log-likelihood and perplexity.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "backend/error.h"
+#include "backend/factory.h"
+#include "models/json_object.h"
+#include "models/tokenizer.h"
+#include "models/transformer.h"
+#include "parallel/agree.h"
+#include "parallel/program.h"
+#include "runtime/agree_isa.h"
+#include "runtime/npy.h"
+#include "runtime/version.h"
+
+namespace specdec {
+namespace {
+
+constexpr const char* kProgram = "specdec_score";
+constexpr const char* kDescription =
+    "Scores a text: logits of every position, log-likelihood and perplexity, alone or cut over ranks.\n"
+    "The text is encoded as it stands; no BOS or other special token is added (as specdec_tokenize without\n"
+    "--add-special), so the first token is not predicted by anything and counts nowhere.\n\n"
+    "  specdec_score --model assets/manpy-11m --text-file README.md --logits logits.npy\n"
+    "  mpirun -np 4 specdec_score --model assets/manpy-11m --ids ids.txt --dtype f32\n";
+
+constexpr std::int64_t kBlockRows = 64;
+
+struct Options {
+  std::filesystem::path model;
+  std::filesystem::path text;
+  std::filesystem::path ids;
+  std::filesystem::path logits;
+  std::string dtype = "bf16";
+  std::string backend = "cpu";
+  std::string isa = "auto";
+  int threads = 1;
+  std::optional<std::string> print;  ///< --help and --version: nothing else is done
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  CLI::App app{kDescription, kProgram};
+  app.set_version_flag(
+      "--version", [] { return version_text(kProgram); }, "Print the version and exit");
+  app.add_option("--model", options.model, "Model directory in Hugging Face's layout")->required();
+  auto* input = app.add_option_group("input", "One of");
+  input->add_option("--text-file", options.text, "Text in UTF-8; needs the model's tokenizer");
+  input->add_option("--ids", options.ids, "Token ids with white space between them");
+  input->require_option(1);
+  app.add_option("--logits", options.logits, "Write all logits, float32 [tokens, vocabulary], as .npy");
+  app.add_option("--dtype", options.dtype, "Type of the packed weights")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--backend", options.backend, "cpu or reference")->capture_default_str();
+  app.add_option("--threads", options.threads, "Compute threads a rank")->capture_default_str();
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512_bf16; the weakest of all ranks counts")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {
+    std::ostringstream text;
+    app.exit(done, text, text);
+    options.print = text.str();
+  } catch (const CLI::ParseError& error) {
+    throw_bad_input(fmt::format("{} (see --help)", error.what()));
+  }
+  return options;
+}
+
+std::vector<Token> parse_ids(const std::filesystem::path& file, std::int64_t vocabulary) {
+  constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 28;
+  std::istringstream words(read_text_file(file, kLargestFile));
+  std::vector<Token> ids;
+  for (std::string word; words >> word;) {
+    Token id = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocabulary) {
+      throw_bad_input(fmt::format("{}: id {}: found '{}', expected a number from 0 to {}", file.string(),
+                                  ids.size() + 1, word.substr(0, 40), vocabulary - 1));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::vector<Token> encode_text(const Options& options, std::int64_t vocabulary) {
+  constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 26;
+  const std::string text = read_text_file(options.text, kLargestFile);
+  const auto tokenizer = load_tokenizer(options.model);
+  std::vector<Token> ids;
+  try {
+    ids = tokenizer->encode(text);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", options.text.string(), error.what()));
+  }
+  for (const Token id : ids) {
+    if (id >= vocabulary) {
+      throw_bad_input(fmt::format("{}: its tokenizer makes id {}, expected one below vocab_size = {}",
+                                  options.model.string(), id, vocabulary));
+    }
+  }
+  return ids;
+}
+
+std::vector<Token> read_tokens(const Options& options, const ModelConfig& config) {
+  const bool is_text = !options.text.empty();
+  const std::vector<Token> tokens =
+      is_text ? encode_text(options, config.vocabulary) : parse_ids(options.ids, config.vocabulary);
+  const auto size = static_cast<std::int64_t>(tokens.size());
+  if (size < 1 || size > config.context) {
+    throw_bad_input(fmt::format("{}: found {} tokens, expected 1 to {}, the positions of {}",
+                                (is_text ? options.text : options.ids).string(), size, config.context,
+                                options.model.string()));
+  }
+  return tokens;
+}
+
+/// Rank 0 reads the input; every rank gets it.
+std::vector<Token> share_tokens(Communicator& world, const Options& options, const ModelConfig& config) {
+  std::vector<Token> tokens =
+      agree(world, [&] { return world.rank() == 0 ? read_tokens(options, config) : std::vector<Token>{}; });
+  std::size_t count = tokens.size();
+  world.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0, Stream{});
+  tokens.resize(count);
+  world.broadcast(std::as_writable_bytes(std::span(tokens)), 0, Stream{});
+  return tokens;
+}
+
+/// Log-likelihood of tokens 1, 2, ... given those before them; on rank 0 all logits go to `logits` where there is a file.
+double score(Transformer& model, std::span<const Token> tokens, std::optional<NpyWriter>& logits_file, bool gather,
+             bool root) {
+  const Stream stream;
+  KvCache cache = model.make_cache(static_cast<std::int64_t>(tokens.size()));
+  double log_likelihood = 0;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += kBlockRows) {
+    const std::size_t count = std::min<std::size_t>(kBlockRows, tokens.size() - begin);
+    std::vector<std::int32_t> position(count);
+    std::vector<std::int32_t> parent(count);
+    std::iota(position.begin(), position.end(), static_cast<std::int32_t>(begin));
+    std::iota(parent.begin(), parent.end(), -1);
+    const ConstRows logits =
+        model.forward({tokens.subspan(begin, count), position, parent}, cache, LogitRows::kAll, stream);
+    cache.commit_prefix(static_cast<std::int64_t>(count));
+
+    const std::span<const Token> next = tokens.subspan(begin + 1, std::min(count, tokens.size() - begin - 1));
+    std::vector<RowSum> sums(count);
+    std::vector<float> z(next.size());
+    model.head().sums(logits, 1.0F, next, sums, z, stream);
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      log_likelihood += static_cast<double>(z[i]) - sums[i].max - std::log(static_cast<double>(sums[i].sum));
+    }
+    if (gather) {
+      std::vector<float> rows(root ? count * model.config().vocabulary : 0);
+      model.head().gather_rows(logits, rows, stream);
+      if (root) {
+        logits_file->append(rows);
+      }
+    }
+  }
+  return log_likelihood;
+}
+
+int run(MpiSession& session, int argc, char** argv) {
+  const std::unique_ptr<Communicator> world = session.world("auto");
+  const bool root = world->rank() == 0;
+  const Options options = agree(*world, [&] { return parse(argc, argv); });
+  if (options.print) {
+    if (root) {
+      fmt::print("{}", *options.print);
+    }
+    return 0;
+  }
+  const ModelConfig config = agree(*world, [&] { return load_model_config(options.model); });
+  const std::vector<Token> tokens = share_tokens(*world, options, config);
+  const Isa isa = agree_on_isa(*world, options.isa, "--isa");
+  const bool gather = !options.logits.empty();
+
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<Transformer> model;
+  std::optional<NpyWriter> logits_file;
+  agree(*world, [&] {
+    backend = make_backend({.name = options.backend, .isa = isa, .threads = options.threads});
+    checkpoint = std::make_unique<Checkpoint>(options.model);
+    model = std::make_unique<Transformer>(
+        config, *checkpoint, *backend, *world,
+        TransformerOptions{.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16, .max_rows = kBlockRows});
+    if (gather && root) {
+      logits_file.emplace(options.logits, static_cast<std::int64_t>(tokens.size()), config.vocabulary);
+    }
+  });
+  const double log_likelihood = score(*model, tokens, logits_file, gather, root);
+  agree(*world, [&] {
+    if (logits_file) {
+      logits_file->finish();
+    }
+  });
+  if (root) {
+    const std::size_t predicted = tokens.size() - 1;
+    fmt::print("tokens          {} ({} predicted)\n", tokens.size(), predicted);
+    fmt::print("log-likelihood  {:.4f} nats\n", log_likelihood);
+    if (predicted > 0) {
+      fmt::print("perplexity      {:.4f}\n", std::exp(-log_likelihood / static_cast<double>(predicted)));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  return specdec::run_program(argc, argv,
+                              [&](specdec::MpiSession& session) { return specdec::run(session, argc, argv); });
+}
