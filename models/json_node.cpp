@@ -45,7 +45,8 @@ JsonNode JsonNode::parse_file(const std::filesystem::path& path) {
   try {
     *root = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
-    throw_bad_input(fmt::format("{}: found a syntax error at byte {} of {}, expected JSON", path.string(), error.byte, text.size()));
+    throw_bad_input(fmt::format("{}: found a syntax error at byte {} of {}, expected JSON", path.string(), error.byte,
+                                text.size()));
   } catch (const nlohmann::json::exception& error) {  // a number that no type holds
     throw_bad_input(fmt::format("{}: found {}, expected JSON", path.string(), error.what()));
   }
@@ -115,9 +116,7 @@ std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
   return nodes;
 }
 
-std::string JsonNode::where() const {
-  return path_.empty() ? file_ : fmt::format("{}: {}", file_, path_);
-}
+std::string JsonNode::where() const { return path_.empty() ? file_ : fmt::format("{}: {}", file_, path_); }
 
 void JsonNode::refuse(std::string_view expected) const {
   throw_bad_input(fmt::format("{}: found {}, expected {}", where(), shown(*value_), expected));

@@ -23,8 +23,6 @@ void Pretokenizer::apply(std::size_t step, std::string_view text, const Sink& pi
   }
 }
 
-std::string gpt2_pattern() {
-  return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-}
+std::string gpt2_pattern() { return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"; }
 
 }  // namespace specdec

@@ -37,9 +37,7 @@ std::string error_text(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-PCRE2_SPTR units(std::string_view text) {
-  return reinterpret_cast<PCRE2_SPTR>(text.data());
-}
+PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 }  // namespace
 
@@ -117,8 +115,6 @@ void Regex::split(std::string_view text, const std::function<void(std::string_vi
   if (done < text.size()) piece(text.substr(done));
 }
 
-bool Regex::matches_at_start(std::string_view text) const {
-  return Search(*this).find(text, 0, PCRE2_ANCHORED);
-}
+bool Regex::matches_at_start(std::string_view text) const { return Search(*this).find(text, 0, PCRE2_ANCHORED); }
 
 }  // namespace specdec

@@ -136,15 +136,16 @@ void SentencePieceTokenizer::add(AddedToken token, const std::string& where) {
     verbatim_.resize(index + 1);
     special_.resize(index + 1);
   }
-  if (pieces_[index] && *pieces_[index] != token.content) {
+  if (const std::string known = pieces_[index].value_or(token.content); known != token.content) {
     throw_bad_input(fmt::format("{}: found id {} for '{}', which '{}' has already, expected one token an id", where,
-                                token.id, token.content, *pieces_[index]));
+                                token.id, token.content, known));
   }
   pieces_[index] = token.content;
   verbatim_[index] = true;
   special_[index] = special_[index] || token.special;
-  const bool known = std::ranges::any_of(found_in_text_, [&](const AddedToken& other) { return other.id == token.id; });
-  if (!known && !token.content.empty()) found_in_text_.push_back(std::move(token));
+  const bool listed =
+      std::ranges::any_of(found_in_text_, [&](const AddedToken& other) { return other.id == token.id; });
+  if (!listed && !token.content.empty()) found_in_text_.push_back(std::move(token));
 }
 
 void SentencePieceTokenizer::find_space_rule() {

@@ -8,8 +8,6 @@ std::string StreamDecoder::push(Token token) {
   return take_valid_utf8(held_, false);
 }
 
-std::string StreamDecoder::finish() {
-  return take_valid_utf8(held_, true);
-}
+std::string StreamDecoder::finish() { return take_valid_utf8(held_, true); }
 
 }  // namespace specdec
