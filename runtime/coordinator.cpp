@@ -1,0 +1,198 @@
+#include "runtime/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/error.h"
+#include "runtime/clock.h"
+#include "runtime/text_stream.h"
+
+namespace specdec {
+
+Coordinator::Coordinator(Scorer& scorer, RoundChannel& channel, Drafter* drafter, DraftLength& draft_length,
+                         const Tokenizer* tokenizer, EndRules rules, std::function<bool()> interrupted)
+    : scorer_(scorer),
+      channel_(channel),
+      drafter_(drafter),
+      draft_length_(draft_length),
+      tokenizer_(tokenizer),
+      rules_(std::move(rules)),
+      interrupted_(std::move(interrupted)) {}
+
+/// One prompt on its way.
+class Coordinator::Sequence {
+ public:
+  Sequence(Coordinator& owner, std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids)
+      : owner_(owner), sequence_(sequence), text_(owner.tokenizer_, owner.rules_.stop) {
+    output_.prompt = prompt;
+    output_.prompt_ids.assign(prompt_ids.begin(), prompt_ids.end());
+    history_.assign(prompt_ids.begin(), prompt_ids.end());
+    const std::int64_t room = owner.scorer_.context() - static_cast<std::int64_t>(history_.size());
+    check(!history_.empty() && room > 0, "Coordinator: prompt empty or as long as the context");
+    remaining_ = std::min(owner.rules_.max_new_tokens, room);
+    limit_reason_ = owner.rules_.max_new_tokens <= room ? "length" : "context";
+  }
+
+  void run(OutputSink& sink) {
+    sink.begin_output(output_);
+    const double start = now_seconds();
+    begin();
+    output_.prefill = now_seconds() - start;
+    while (output_.finish_reason.empty()) {
+      if (remaining_ == 0) {
+        output_.finish_reason = limit_reason_;
+      } else if (owner_.interrupted_()) {
+        output_.finish_reason = "interrupted";
+      } else {
+        run_round(sink);
+        if (output_.ttft == 0) {
+          output_.ttft = now_seconds() - start;
+        }
+      }
+    }
+    const std::string tail = output_.finish_reason == "stop" ? std::string() : text_.finish();
+    output_.text += tail;
+    sink.finish_output(output_, tail);
+  }
+
+  bool interrupted() const { return output_.finish_reason == "interrupted"; }
+
+ private:
+  void begin() {
+    Round& round = owner_.round_;
+    round = {.action = RoundAction::kBegin,
+             .sequence = sequence_,
+             .number = 0,
+             .kept = 0,
+             .count = static_cast<std::int32_t>(history_.size()),
+             .rows = {}};
+    owner_.channel_.exchange(round);
+    owner_.channel_.exchange_prompt(history_);
+    owner_.scorer_.begin(history_);
+    if (owner_.drafter_ != nullptr) {
+      owner_.drafter_->begin(sequence_, history_);
+    }
+    round.action = RoundAction::kScore;
+  }
+
+  /// K of the next round, and whether limits made it smaller than it would have been.
+  std::pair<std::int64_t, bool> choose_k() {
+    if (owner_.drafter_ == nullptr) {
+      return {0, false};
+    }
+    const std::int64_t wanted = owner_.draft_length_.next();
+    // A round emits one token more than it drafts, so nothing is ever drafted past the limit.
+    const std::int64_t k =
+        std::min({wanted, remaining_ - 1, owner_.drafter_->room(static_cast<std::int64_t>(history_.size()))});
+    return {k, k < wanted};
+  }
+
+  void run_round(OutputSink& sink) {
+    LoopRecord loop;
+    const double start = now_seconds();
+    const auto [k, limited] = choose_k();
+    DraftBlock& block = owner_.block_;
+    block.clear();
+    if (k > 0) {
+      owner_.drafter_->propose(owner_.round_.number, history_, k, block);
+    }
+    const double drafted = now_seconds();
+    fill_rows(block);
+    owner_.channel_.exchange(owner_.round_);
+    const double sent = now_seconds();
+    const Verdict verdict = owner_.scorer_.score(owner_.round_, block);
+
+    loop.draft = drafted - start;
+    loop.broadcast = sent - drafted;
+    loop.score_compute = owner_.scorer_.last_times().compute;
+    loop.score_all_reduce = owner_.scorer_.last_times().all_reduce;
+    loop.decide = owner_.scorer_.last_times().decide;
+    loop.drafted = k;
+    loop.reached = verdict.reached;
+    loop.accepted = verdict.accepted;
+    loop.beta_sum = verdict.beta_sum;
+    accept(verdict, block, loop);
+    loop.cut = limited || loop.emitted < verdict.accepted + 1;
+    loop.total = now_seconds() - start;
+
+    owner_.draft_length_.observe({.drafted = k, .reached = verdict.reached, .accepted = verdict.accepted});
+    output_.loops.push_back(loop);
+    sink.append(std::span(output_.token_ids).last(static_cast<std::size_t>(loop.emitted)), round_text_, loop);
+    owner_.round_.kept = static_cast<std::int32_t>(verdict.accepted + 1);
+    ++owner_.round_.number;
+  }
+
+  void fill_rows(const DraftBlock& block) {
+    std::vector<RoundRow>& rows = owner_.round_.rows;
+    rows.clear();
+    rows.push_back({.token = history_.back(), .parent = -1, .q = 0});
+    for (std::size_t i = 0; i < block.tokens.size(); ++i) {
+      rows.push_back({.token = block.tokens[i], .parent = block.parent[i] + 1, .q = block.q[i]});
+    }
+  }
+
+  /// Takes the tokens that stand, one by one, until one of them ends the text.
+  void accept(const Verdict& verdict, const DraftBlock& block, LoopRecord& loop) {
+    round_text_.clear();
+    for (std::int64_t i = 0; i <= verdict.accepted && output_.finish_reason.empty(); ++i) {
+      const Token token = i < verdict.accepted ? block.tokens[static_cast<std::size_t>(i)] : verdict.next;
+      history_.push_back(token);
+      output_.token_ids.push_back(token);
+      ++loop.emitted;
+      --remaining_;
+      if (std::ranges::find(owner_.rules_.eos, token) != owner_.rules_.eos.end()) {
+        output_.finish_reason = "eos";
+        break;
+      }
+      round_text_ += text_.push(token);
+      if (text_.stopped()) {
+        output_.finish_reason = "stop";
+      }
+    }
+    output_.text += round_text_;
+  }
+
+  Coordinator& owner_;
+  std::uint32_t sequence_;
+  TextStream text_;
+  OutputRecord output_;
+  std::vector<Token> history_;  ///< prompt and all tokens that stand
+  std::string round_text_;
+  std::int64_t remaining_ = 0;  ///< tokens that may still come
+  std::string limit_reason_;
+};
+
+bool Coordinator::generate(std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids,
+                           OutputSink& sink) {
+  Sequence run(*this, sequence, prompt, prompt_ids);
+  run.run(sink);
+  return !run.interrupted();
+}
+
+void end_job(RoundChannel& channel) {
+  Round round{.action = RoundAction::kEnd};
+  channel.exchange(round);
+}
+
+void run_worker(Scorer& scorer, RoundChannel& channel) {
+  Round round;
+  const DraftBlock no_draft;
+  std::vector<Token> prompt;
+  while (true) {
+    channel.exchange(round);
+    switch (round.action) {
+      case RoundAction::kBegin:
+        prompt.resize(static_cast<std::size_t>(round.count));
+        channel.exchange_prompt(prompt);
+        scorer.begin(prompt);
+        break;
+      case RoundAction::kScore:
+        scorer.score(round, no_draft);
+        break;
+      case RoundAction::kEnd:
+        return;
+    }
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,163 @@
+#include "runtime/decision.h"
+
+#include <algorithm>
+
+#include "backend/elementary.h"
+#include "backend/error.h"
+
+namespace specdec {
+
+Decision::Decision(ParallelHead& head, bool is_root, const SamplingParams& sampling, const Verifier& verifier,
+                   std::uint64_t seed)
+    : head_(head), is_root_(is_root), params_(sampling), sampler_(sampling), verifier_(verifier), seed_(seed) {}
+
+Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft) {
+  tokens_.clear();
+  for (std::size_t i = 1; i < round.rows.size(); ++i) {
+    tokens_.push_back(round.rows[i].token);
+  }
+  entries_.clear();
+  draw_uniforms(round, position);
+  if (params_.greedy()) {
+    return decide_greedy(logits, round);
+  }
+  if (!params_.truncates() && verifier_.needs() == VerifierNeeds::kDraftedEntries) {
+    return decide_by_sums(logits, round, position, draft);
+  }
+  return decide_by_rows(logits, round, position, draft);
+}
+
+Verdict Decision::decide_greedy(ConstRows logits, const Round& round) {
+  best_.resize(round.rows.size());
+  head_.argmax(logits, best_, Stream{});
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    entries_.push_back({.p = best_[i] == tokens_[i] ? 1.0F : 0.0F, .q = round.rows[i + 1].q});
+  }
+  Verdict verdict = summarise(accept(), round.drafted());
+  // The target is a point mass, and so is its residual: only a token that is not the argmax is ever rejected.
+  verdict.next = best_[static_cast<std::size_t>(verdict.accepted)];
+  return verdict;
+}
+
+Verdict Decision::decide_by_sums(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft) {
+  sums_.resize(round.rows.size());
+  entry_z_.resize(tokens_.size());
+  head_.sums(logits, params_.temperature, tokens_, sums_, entry_z_, Stream{});
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    entries_.push_back({.p = elementary::exp(entry_z_[i] - sums_[i].max) / sums_[i].sum, .q = round.rows[i + 1].q});
+  }
+  Verdict verdict = summarise(accept(), round.drafted());
+
+  const std::size_t vocabulary = is_root_ ? static_cast<std::size_t>(head_.vocabulary()) : 0;
+  logit_rows_.resize(vocabulary);
+  head_.gather_rows(logits.slice_rows(verdict.accepted, 1), logit_rows_, Stream{});
+  if (is_root_) {
+    p_rows_.resize(vocabulary);
+    const RowSum& sum = sums_[static_cast<std::size_t>(verdict.accepted)];
+    probabilities_from_sums(logit_rows_, params_.temperature, sum.max, sum.sum, p_rows_);
+    verdict.next = draw_next(verdict.accepted, p_rows_, round, position, draft);
+  }
+  return verdict;
+}
+
+Verdict Decision::decide_by_rows(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft) {
+  const std::size_t vocabulary = is_root_ ? static_cast<std::size_t>(head_.vocabulary()) : 0;
+  logit_rows_.resize(round.rows.size() * vocabulary);
+  head_.gather_rows(logits, logit_rows_, Stream{});
+  if (!is_root_) {
+    return {};
+  }
+  p_rows_.resize(logit_rows_.size());
+  const auto warped_row = [&](std::size_t row) {
+    const auto p = std::span(p_rows_).subspan(row * vocabulary, vocabulary);
+    sampler_.warp(std::span(logit_rows_).subspan(row * vocabulary, vocabulary), p);
+    return p;
+  };
+  const auto learn_entry = [&](std::size_t i, std::span<const float> p) {
+    entries_.push_back({.p = p[static_cast<std::size_t>(tokens_[i])], .q = round.rows[i + 1].q});
+  };
+  const std::size_t drafted = tokens_.size();
+  std::size_t accepted = 0;
+  std::span<const float> p = warped_row(0);
+  if (verifier_.needs() == VerifierNeeds::kAllRows) {
+    for (std::size_t i = 0; i < drafted; ++i) {
+      learn_entry(i, p);
+      p = warped_row(i + 1);
+    }
+    accepted = static_cast<std::size_t>(accept(dense_rows(draft)));
+    p = std::span(p_rows_).subspan(accepted * vocabulary, vocabulary);
+  } else {
+    // A row is warped only when it is reached: rows after the first rejection are never looked at.
+    while (accepted < drafted) {
+      learn_entry(accepted, p);
+      if (static_cast<std::size_t>(accept()) == accepted) {
+        break;
+      }
+      p = warped_row(++accepted);
+    }
+  }
+  Verdict verdict = summarise(static_cast<std::int64_t>(accepted), round.drafted());
+  verdict.next = draw_next(verdict.accepted, p, round, position, draft);
+  return verdict;
+}
+
+std::span<const float> Decision::dense_rows(const DraftBlock& draft) {
+  if (!draft.q_rows.empty()) {
+    return draft.q_rows;
+  }
+  const auto vocabulary = static_cast<std::size_t>(head_.vocabulary());
+  q_rows_.assign(tokens_.size() * vocabulary, 0.0F);
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    q_rows_[i * vocabulary + static_cast<std::size_t>(tokens_[i])] = 1.0F;
+  }
+  return q_rows_;
+}
+
+std::int64_t Decision::accept(std::span<const float> q_rows) const {
+  const std::size_t known = entries_.size();
+  return verifier_.accept({.tokens = std::span(tokens_).first(known),
+                           .entries = entries_,
+                           .p_rows = q_rows.empty() ? std::span<const float>{} : std::span(p_rows_),
+                           .q_rows = q_rows,
+                           .vocabulary = head_.vocabulary()},
+                          std::span(uniforms_).first(known));
+}
+
+Verdict Decision::summarise(std::int64_t accepted, std::int64_t drafted) const {
+  Verdict verdict{.accepted = accepted, .reached = std::min(drafted, accepted + 1)};
+  for (std::int64_t i = 0; i < verdict.reached; ++i) {
+    const DraftedEntry& entry = entries_[static_cast<std::size_t>(i)];
+    verdict.beta_sum += std::min(1.0, static_cast<double>(entry.p) / static_cast<double>(entry.q));
+  }
+  return verdict;
+}
+
+Token Decision::draw_next(std::int64_t accepted, std::span<const float> p, const Round& round, std::int64_t position,
+                          const DraftBlock& draft) {
+  std::span<const float> q;
+  if (accepted < round.drafted()) {
+    q = dense_rows(draft).subspan(static_cast<std::size_t>(accepted) * p.size(), p.size());
+  }
+  weights_.resize(p.size());
+  verifier_.next_weights(accepted, p, q, weights_);
+  return draw(weights_, uniform(key(round, position + 1 + accepted, Purpose::kResample)));
+}
+
+void Decision::draw_uniforms(const Round& round, std::int64_t position) {
+  uniforms_.clear();
+  for (std::int64_t i = 0; i < round.drafted(); ++i) {
+    uniforms_.push_back(uniform(key(round, position + 1 + i, Purpose::kAccept)));
+  }
+}
+
+RandomKey Decision::key(const Round& round, std::int64_t position, Purpose purpose) const {
+  return {.seed = seed_,
+          .sequence = round.sequence,
+          .round = round.number,
+          .position = static_cast<std::uint32_t>(position),
+          .level = 0,
+          .branch = 0,
+          .purpose = purpose};
+}
+
+}  // namespace specdec

@@ -1,0 +1,12 @@
+#include "runtime/drafter.h"
+
+namespace specdec {
+
+void DraftBlock::clear() {
+  tokens.clear();
+  parent.clear();
+  q.clear();
+  q_rows.clear();
+}
+
+}  // namespace specdec

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "models/config.h"
+#include "parallel/communicator.h"
+
+/// The one control message of a round (docs/protocol.md, "The round").
+namespace specdec {
+
+enum class RoundAction : std::int32_t {
+  kBegin,  ///< a new sequence: its prompt follows in one broadcast of `count` tokens
+  kScore,  ///< score rows: the last token that stands, then the drafted ones
+  kEnd,    ///< the job is over
+};
+
+/// One row to score. `parent` is the row that it follows; -1 for the first.
+struct RoundRow {
+  Token token = 0;
+  std::int32_t parent = -1;
+  float q = 0;  ///< the draft's probability of this token; unused in row 0
+};
+
+struct Round {
+  RoundAction action = RoundAction::kEnd;
+  std::uint32_t sequence = 0;
+  std::uint32_t number = 0;    ///< round within the sequence, from 0
+  std::int32_t kept = 0;       ///< how many rows of the last pass stand; all ranks commit these first
+  std::int32_t count = 0;      ///< kBegin: tokens of the prompt
+  std::vector<RoundRow> rows;  ///< kScore: 1 + K of them
+
+  std::int64_t drafted() const { return static_cast<std::int64_t>(rows.size()) - 1; }
+};
+
+/// Carries rounds from rank 0 to all others: one broadcast of a fixed size each, whatever K a round has.
+class RoundChannel {
+ public:
+  /// `max_drafted`: the largest K of the job, equal on all ranks.
+  RoundChannel(Communicator& control, std::int64_t max_drafted);
+
+  /// On rank 0 sends `round`; on the others overwrites it with what rank 0 sent.
+  void exchange(Round& round);
+  /// The prompt that follows a kBegin; `tokens` has the announced size on every rank.
+  void exchange_prompt(std::span<Token> tokens);
+
+  bool is_root() const { return control_.rank() == 0; }
+  std::int64_t max_drafted() const { return max_drafted_; }
+
+ private:
+  Communicator& control_;
+  std::int64_t max_drafted_;
+  std::vector<std::byte> wire_;
+};
+
+}  // namespace specdec

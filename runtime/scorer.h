@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "models/transformer.h"
+#include "parallel/timed_communicator.h"
+#include "runtime/decision.h"
+#include "runtime/round.h"
+
+namespace specdec {
+
+/// Where a round's time went on this rank, in seconds.
+struct ScoreTimes {
+  double compute = 0;     ///< the pass less its all-reduces
+  double all_reduce = 0;  ///< inside the pass's all-reduces, waiting for other ranks included
+  double decide = 0;
+};
+
+/// What every rank of the target group does in a round: commit what stands, score the new rows in one pass, decide.
+class Scorer {
+ public:
+  /// Sees the logits of every pass: the position of the first row, and the rows [rows, local vocabulary].
+  using Observer = std::function<void(std::int64_t position, ConstRows logits)>;
+
+  /// `group` is the communicator that `target` was made with.
+  Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision);
+
+  /// A new sequence: all of the prompt but its last token goes into the cache; the last one is row 0 of the first round.
+  void begin(std::span<const Token> prompt);
+  Verdict score(const Round& round, const DraftBlock& draft);
+
+  const ScoreTimes& last_times() const { return times_; }
+  std::int64_t context() const { return cache_.capacity(); }
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
+ private:
+  Transformer& target_;
+  const TimedCommunicator& group_;
+  Decision& decision_;
+  KvCache cache_;
+  Observer observer_;
+  ScoreTimes times_;
+  std::vector<Token> tokens_;
+  std::vector<std::int32_t> position_;
+  std::vector<std::int32_t> parent_;
+};
+
+}  // namespace specdec
