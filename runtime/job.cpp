@@ -1,0 +1,171 @@
+#include "runtime/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/error.h"
+#include "backend/factory.h"
+#include "parallel/agree.h"
+#include "runtime/model_drafter.h"
+
+namespace specdec {
+
+/// The draft model, on rank 0 alone.
+struct Job::Draft {
+  Draft(const RunConfig& config, Backend& backend, const TransformerOptions& options)
+      : checkpoint(config.draft),
+        model(load_model_config(config.draft), checkpoint, backend, self, options),
+        drafter(model, config.decode.sampling, config.decode.seed) {}
+
+  SelfCommunicator self;
+  Checkpoint checkpoint;
+  Transformer model;
+  ModelDrafter drafter;
+};
+
+namespace {
+
+/// For runs whose output nobody wants.
+class NoSink final : public OutputSink {
+ public:
+  void begin_output(const OutputRecord&) override {}
+  void append(std::span<const Token>, const std::string&, const LoopRecord&) override {}
+  void finish_output(const OutputRecord&, const std::string&) override {}
+};
+
+}  // namespace
+
+Job::Job(const RunConfig& config, Communicator& world, Communicator& target_group, std::function<bool()> interrupted)
+    : config_(config),
+      world_(world),
+      target_group_(target_group),
+      interrupted_(std::move(interrupted)),
+      channel_(world, config.decode.k) {
+  const Isa isa = agree_on_isa();
+  agree(world_, [&] {
+    backend_ = make_backend(
+        {.name = config_.backend, .isa = isa, .threads = static_cast<int>(config_.parallel.threads)});
+    load();
+    if (world_.rank() == 0) {
+      load_draft_and_prompts();
+    }
+  });
+  decision_ = std::make_unique<Decision>(target_->head(), target_group.rank() == 0, config_.decode.sampling, verifier_,
+                                         config_.decode.seed);
+  scorer_ = std::make_unique<Scorer>(*target_, target_group_, *decision_);
+}
+
+Job::~Job() = default;
+
+/// The weakest of all ranks, since the bits depend on it; and no stronger than the configuration asks for.
+Isa Job::agree_on_isa() const {
+  const auto mine = static_cast<std::uint8_t>(agree(world_, [&] {
+    const Isa own = detect_isa();
+    if (config_.parallel.isa == "auto") {
+      return own;
+    }
+    const std::optional<Isa> asked = parse_isa(config_.parallel.isa);
+    if (!asked || *asked > own) {
+      throw_bad_input(fmt::format("parallel.isa: found '{}', expected one that this machine has (up to {})",
+                                  config_.parallel.isa, name_of(own)));
+    }
+    return *asked;
+  }));
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(world_.size()));
+  world_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), Stream{});
+  return static_cast<Isa>(*std::ranges::min_element(all));
+}
+
+void Job::load() {
+  checkpoint_ = std::make_unique<Checkpoint>(config_.target);
+  target_ = std::make_unique<Transformer>(load_model_config(config_.target), *checkpoint_, *backend_, target_group_,
+                                          TransformerOptions{.dtype = config_.dtype, .max_rows = config_.decode.k + 1});
+}
+
+void Job::load_draft_and_prompts() {
+  if (has_tokenizer(config_.target)) {
+    tokenizer_ = load_tokenizer(config_.target);
+  }
+  if (!config_.draft.empty()) {
+    draft_ = std::make_unique<Draft>(config_, *backend_, TransformerOptions{.dtype = config_.dtype, .max_rows = 2});
+    const std::int64_t of_target = target_->config().vocabulary;
+    const std::int64_t of_draft = draft_->model.config().vocabulary;
+    if (of_target != of_draft) {
+      throw_bad_input(fmt::format("draft: {} has a vocabulary of {}, expected the target's {} ({})",
+                                  config_.draft.string(), of_draft, of_target, config_.target.string()));
+    }
+    if (tokenizer_ && has_tokenizer(config_.draft)) {
+      require_same_vocabulary(*tokenizer_, *load_tokenizer(config_.draft));
+    }
+  }
+  for (std::size_t i = 0; i < config_.prompts.size(); ++i) {
+    prompts_.push_back(encode(config_.prompts[i], i));
+  }
+}
+
+EncodedPrompt Job::encode(const Prompt& prompt, std::size_t index) const {
+  const std::string name = fmt::format("prompts[{}]", index);
+  const ModelConfig& model = target_->config();
+  EncodedPrompt encoded{.text = prompt.text, .ids = {}};
+  if (prompt.ids) {
+    encoded.ids = *prompt.ids;
+    for (const Token id : encoded.ids) {
+      if (id < 0 || id >= model.vocabulary) {
+        throw_bad_input(fmt::format("{}: found id {}, expected 0 to {}", name, id, model.vocabulary - 1));
+      }
+    }
+  } else if (tokenizer_) {
+    try {
+      encoded.ids = tokenizer_->encode(prompt.text, true);
+    } catch (const Error& error) {
+      throw Error(error.kind(), name + ": " + error.what());
+    }
+  } else {
+    throw_bad_input(fmt::format("{}: found text, but {} has no tokenizer; expected ids (--prompt-ids)", name,
+                                config_.target.string()));
+  }
+  const auto size = static_cast<std::int64_t>(encoded.ids.size());
+  if (size == 0) {
+    throw_bad_input(name + ": found no tokens, expected at least one");
+  }
+  if (size >= model.context) {
+    throw_bad_input(fmt::format("{}: found {} tokens, expected fewer than the {} positions of {}", name, size,
+                                model.context, config_.target.string()));
+  }
+  return encoded;
+}
+
+EndRules Job::end_rules() const {
+  return {.max_new_tokens = config_.decode.max_new_tokens,
+          .eos = config_.decode.ignore_eos ? std::vector<Token>{} : target_->config().eos,
+          .stop = config_.decode.stop};
+}
+
+bool Job::generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink) {
+  Drafter* const drafter = method == Method::kSpeculative && draft_ ? &draft_->drafter : nullptr;
+  FixedDraftLength length(config_.decode.k);
+  Coordinator coordinator(*scorer_, channel_, drafter, length, tokenizer_.get(), rules, interrupted_);
+  return coordinator.generate(static_cast<std::uint32_t>(index), prompts_[index].text, prompts_[index].ids, sink);
+}
+
+bool Job::generate(Method method, std::size_t index, OutputSink& sink) {
+  return generate(method, index, end_rules(), sink);
+}
+
+void Job::warm_up() {
+  constexpr std::int64_t kTokens = 8;
+  EndRules rules = end_rules();
+  rules.max_new_tokens = std::min(rules.max_new_tokens, kTokens);
+  NoSink sink;
+  generate(config_.decode.method, 0, rules, sink);
+  if (config_.compare) {
+    generate(Method::kAutoregressive, 0, rules, sink);
+  }
+}
+
+void Job::end() { end_job(channel_); }
+
+void Job::follow() { run_worker(*scorer_, channel_); }
+
+}  // namespace specdec

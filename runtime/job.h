@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "models/tokenizer.h"
+#include "models/transformer.h"
+#include "parallel/communicator.h"
+#include "parallel/self_communicator.h"
+#include "parallel/timed_communicator.h"
+#include "runtime/config.h"
+#include "runtime/coordinator.h"
+#include "runtime/decision.h"
+#include "runtime/round.h"
+#include "runtime/scorer.h"
+#include "runtime/verifier.h"
+
+namespace specdec {
+
+/// A prompt as tokens.
+struct EncodedPrompt {
+  std::string text;
+  std::vector<Token> ids;
+};
+
+/// One rank's part of a run: the shard of the target, on rank 0 also draft and tokenizer, and the loop over them. Every rank makes
+/// one and calls the same functions. Errors of any rank are thrown on all (AgreedError).
+class Job {
+ public:
+  /// `world`: all ranks, for control messages; `target_group`: the ranks that the target is cut over, with the same rank 0.
+  Job(const RunConfig& config, Communicator& world, Communicator& target_group, std::function<bool()> interrupted);
+  ~Job();
+
+  /// On rank 0 the prompts as ids; empty elsewhere.
+  const std::vector<EncodedPrompt>& prompts() const { return prompts_; }
+  const Backend& backend() const { return *backend_; }
+  /// Bytes of weights that a pass reads on this rank.
+  std::size_t target_bytes() const { return target_->weight_bytes(); }
+
+  /// On rank 0: continues prompt `index` with `method`, telling `sink`. False when the user interrupted it.
+  bool generate(Method method, std::size_t index, OutputSink& sink);
+  /// On rank 0: a few tokens of the first prompt with each method that will run, so that no measured round pays for first touches.
+  void warm_up();
+  /// On rank 0: lets the others leave follow().
+  void end();
+  /// On every other rank: does what rank 0 says until end().
+  void follow();
+
+ private:
+  struct Draft;
+  Isa agree_on_isa() const;
+  void load();
+  void load_draft_and_prompts();
+  EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;
+  EndRules end_rules() const;
+  bool generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink);
+
+  const RunConfig config_;
+  Communicator& world_;
+  TimedCommunicator target_group_;
+  std::function<bool()> interrupted_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<Transformer> target_;
+  std::unique_ptr<Draft> draft_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<EncodedPrompt> prompts_;
+  TokenVerifier verifier_;
+  std::unique_ptr<Decision> decision_;
+  std::unique_ptr<Scorer> scorer_;
+  RoundChannel channel_;
+};
+
+}  // namespace specdec

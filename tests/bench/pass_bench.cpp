@@ -1,0 +1,137 @@
+/// What scoring K+1 rows costs beside scoring one, on one rank, and the one-row pass beside a plain read of as many bytes.
+///
+///   pass_bench [--model DIR] [--dtype bf16] [--threads 1] [--context 128] [--repeats 60] [--json F]
+///
+/// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
+/// figure is that of one pass after `context` committed tokens, rolled back afterwards. Printed are medians and their ratios to one row. The plain read
+/// sums a buffer of as many bytes as the pass reads weights, with the widest loads the compiler emits for this file, one thread, in the same turns.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include "backend/factory.h"
+#include "models/transformer.h"
+#include "parallel/self_communicator.h"
+#include "runtime/clock.h"
+
+namespace specdec {
+namespace {
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+/// Sum of all words; eight independent lanes of eight, so that loads and not additions bound it.
+__attribute__((target("avx2"))) std::uint64_t plain_read(const std::vector<std::uint64_t>& words) {
+  constexpr std::size_t kLanes = 64;
+  std::uint64_t lanes[kLanes] = {};
+  for (std::size_t i = 0; i + kLanes <= words.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] += words[i + lane];
+    }
+  }
+  return std::accumulate(std::begin(lanes), std::end(lanes), std::uint64_t{0});
+}
+
+struct Options {
+  std::string model = SPECDEC_SOURCE_DIR "/assets/manpy-11m";
+  std::string dtype = "bf16";
+  std::string isa = "auto";
+  int threads = 1;
+  std::int64_t context = 128;
+  int repeats = 60;
+  std::string json;
+};
+
+void run(const Options& options) {
+  SelfCommunicator self;
+  const Isa isa = options.isa == "auto" ? detect_isa() : parse_isa(options.isa).value();
+  const auto backend = make_backend({.name = "cpu", .isa = isa, .threads = options.threads});
+  const Checkpoint checkpoint(options.model);
+  Transformer model(load_model_config(options.model), checkpoint, *backend, self,
+                    {.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16, .max_rows = 16});
+  KvCache cache = model.make_cache();
+  std::vector<Token> prompt(static_cast<std::size_t>(options.context));
+  std::iota(prompt.begin(), prompt.end(), 10);
+  model.prefill(prompt, cache, Stream{});
+
+  const std::vector<std::int64_t> row_counts{1, 2, 3, 5, 9, 16};
+  std::vector<std::vector<double>> seconds(row_counts.size());
+  std::vector<double> read_seconds;
+  std::vector<std::uint64_t> words(model.weight_bytes() / sizeof(std::uint64_t), 1);
+  std::uint64_t sink = 0;
+
+  std::vector<std::int32_t> position(16);
+  std::iota(position.begin(), position.end(), static_cast<std::int32_t>(options.context));
+  std::vector<std::int32_t> parent(16);
+  std::iota(parent.begin(), parent.end(), -1);
+  const auto time_rows = [&](std::size_t which) {
+    const auto rows = static_cast<std::size_t>(row_counts[which]);
+    const double start = now_seconds();
+    model.forward({std::span(prompt).first(rows), std::span(position).first(rows), std::span(parent).first(rows)}, cache,
+                  LogitRows::kAll, Stream{});
+    seconds[which].push_back(now_seconds() - start);
+    cache.commit_prefix(0);
+  };
+  constexpr int kWarmUp = 5;
+  for (int repeat = -kWarmUp; repeat < options.repeats; ++repeat) {
+    for (std::size_t i = 0; i < row_counts.size(); ++i) {
+      time_rows((i + static_cast<std::size_t>(repeat + kWarmUp)) % row_counts.size());
+    }
+    const double start = now_seconds();
+    sink += plain_read(words);
+    read_seconds.push_back(now_seconds() - start);
+    if (repeat < 0) {
+      std::ranges::for_each(seconds, [](auto& s) { s.clear(); });
+      read_seconds.clear();
+    }
+  }
+
+  const double one = median(seconds[0]);
+  const double read = median(read_seconds);
+  nlohmann::json result{{"model", options.model}, {"backend", backend->description()}, {"bytes", model.weight_bytes()},
+                        {"plain_read_ms", read * 1e3}, {"one_row_over_plain_read", one / read}, {"rows", nlohmann::json::array()}};
+  fmt::print("{}: {}, {} after {} tokens of context\n", std::filesystem::path(options.model).filename().string(),
+             backend->description(), options.dtype, options.context);
+  fmt::print("{:>5} {:>10} {:>12}\n", "rows", "ms", "over 1 row");
+  for (std::size_t i = 0; i < row_counts.size(); ++i) {
+    const double time = median(seconds[i]);
+    fmt::print("{:>5} {:>10.3f} {:>12.2f}\n", row_counts[i], time * 1e3, time / one);
+    result["rows"].push_back({{"rows", row_counts[i]}, {"ms", time * 1e3}, {"over_one_row", time / one}});
+  }
+  fmt::print("plain read of {:.1f} MB: {:.3f} ms ({:.1f} GB/s); one row over it: {:.2f}\n",
+             static_cast<double>(model.weight_bytes()) * 1e-6, read * 1e3,
+             static_cast<double>(model.weight_bytes()) / read * 1e-9, one / read);
+  if (sink == 0) {
+    fmt::print("unreachable\n");  // keeps the plain read alive
+  }
+  if (!options.json.empty()) {
+    std::ofstream(options.json) << result.dump(2) << "\n";
+  }
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  specdec::Options options;
+  CLI::App app("Cost of scoring several rows over one, on one rank");
+  app.add_option("--model", options.model, "Hugging Face directory");
+  app.add_option("--dtype", options.dtype, "bf16 or f32")->check(CLI::IsMember({"bf16", "f32"}));
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512, avx512_bf16");
+  app.add_option("--threads", options.threads, "compute threads");
+  app.add_option("--context", options.context, "tokens committed before each pass")->check(CLI::Range(1, 100000));
+  app.add_option("--repeats", options.repeats, "measured passes per row count")->check(CLI::Range(1, 100000));
+  app.add_option("--json", options.json, "also write the figures here");
+  CLI11_PARSE(app, argc, argv);
+  specdec::run(options);
+  return 0;
+}
