@@ -170,7 +170,8 @@ bool Coordinator::generate(std::uint32_t sequence, const std::string& prompt, st
 }
 
 void end_job(RoundChannel& channel) {
-  Round round{.action = RoundAction::kEnd};
+  Round round;
+  round.action = RoundAction::kEnd;
   channel.exchange(round);
 }
 
