@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string_view>
+
+namespace specdec {
+
+/// Writes all of `text` to standard output with write(2), so that what was accepted is out even if the process is killed the next
+/// moment. False once the reader is gone (a closed pipe); the job then goes on without it.
+bool write_text(std::string_view text);
+
+}  // namespace specdec
