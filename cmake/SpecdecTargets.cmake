@@ -6,7 +6,7 @@ target_include_directories(specdec_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_S
 # No fast-math and no contraction: which multiply-adds are fused is written in the source, so that the bits do
 # not depend on what the optimiser found (docs/numerics.md, rule 5).
 target_compile_options(specdec_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Werror
   -ffp-contract=off -fno-math-errno)
 if(SPECDEC_SANITIZE)
   target_compile_options(specdec_flags INTERFACE -fsanitize=${SPECDEC_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

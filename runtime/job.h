@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/factory.h"
 #include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/communicator.h"
