@@ -10,7 +10,7 @@
 namespace specdec {
 
 /// Turns the tokens of one continuation into text that is certain: no half characters, nothing that might yet turn out to be part of a
-/// stop string. Special tokens have no text. Without a tokenizer the text is the ids, a space after each.
+/// stop string. Without a tokenizer the text is the ids, a space after each.
 class TextStream {
  public:
   TextStream(const Tokenizer* tokenizer, const std::vector<std::string>& stop);
