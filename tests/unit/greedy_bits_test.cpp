@@ -43,9 +43,9 @@ TEST_P(GreedyBits, ShippedPair) { run(make_shipped_subject(), {0, 1, 4, 15, 20})
 INSTANTIATE_TEST_SUITE_P(RanksAndThreads, GreedyBits,
                          ::testing::Values(std::tuple{1, 1}, std::tuple{1, 2}, std::tuple{2, 1}, std::tuple{2, 2},
                                            std::tuple{4, 1}, std::tuple{8, 1}),
-                         [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + "ranks" +
-                                  std::to_string(std::get<1>(info.param)) + "threads";
+                         [](const auto& value) {
+                           return std::to_string(std::get<0>(value.param)) + "ranks" +
+                                  std::to_string(std::get<1>(value.param)) + "threads";
                          });
 
 }  // namespace

@@ -95,9 +95,9 @@ TEST_P(SamplingDistribution, FirstThreeTokens) {
 
 INSTANTIATE_TEST_SUITE_P(RanksAndWarps, SamplingDistribution,
                          ::testing::Combine(::testing::Values(1, 2, 4), ::testing::ValuesIn(kSettings)),
-                         [](const auto& info) {
-                           return std::string(std::get<1>(info.param).name) + "_" +
-                                  std::to_string(std::get<0>(info.param)) + "ranks";
+                         [](const auto& value) {
+                           return std::string(std::get<1>(value.param).name) + "_" +
+                                  std::to_string(std::get<0>(value.param)) + "ranks";
                          });
 
 }  // namespace
