@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,6 +43,7 @@ std::vector<std::string> host_names(int size) {
   mpi_check(MPI_Allgather(mine.data(), kWidth, MPI_CHAR, all.data(), kWidth, MPI_CHAR, MPI_COMM_WORLD),
             "MPI_Allgather");
   std::vector<std::string> names;
+  names.reserve(size);
   for (int r = 0; r < size; ++r) {
     names.emplace_back(all.data() + std::size_t{kWidth} * r);
   }
@@ -68,17 +68,18 @@ std::vector<Peer> contact_peers(int rank, int size) {
   if (size == 1) {
     return peers;
   }
-  const bool one_host = on_one_host(size);
-  std::optional<PeerListener> listener;
   PeerEndpoint endpoint;
+  const auto share_endpoint = [&] {
+    mpi_check(MPI_Bcast(&endpoint, sizeof endpoint, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  };
+  const bool one_host = on_one_host(size);
   if (rank == 0) {
-    listener.emplace(one_host);
-    endpoint = listener->endpoint();
+    PeerListener listener(one_host);
+    endpoint = listener.endpoint();
+    share_endpoint();
+    return listener.accept(size - 1);
   }
-  mpi_check(MPI_Bcast(&endpoint, sizeof endpoint, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
-  if (rank == 0) {
-    return listener->accept(size - 1);
-  }
+  share_endpoint();
   peers.push_back(connect_to(endpoint, rank));
   return peers;
 }

@@ -174,6 +174,7 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& body, std::c
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::jthread> threads;
+  threads.reserve(ranks);
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       try {

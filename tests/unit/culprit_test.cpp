@@ -68,8 +68,9 @@ TEST(Culprit, TheLeastAdvancedThatStandsStill) {
                                 stalled(well(2, 5, 91, RankState::kWaiting), 31)};
   expect_culprit(ranks, 1, FailureCause::kStalled);
   // Inside collective 91 is behind having left it; the round counts first.
-  ranks[1] = stalled(well(1, 5, 91, RankState::kComputing), 31);
-  expect_culprit(ranks, 0, FailureCause::kStalled);
+  ranks[0] = stalled(well(0, 5, 91, RankState::kComputing), 31);
+  ranks[1] = stalled(well(1, 5, 91, RankState::kWaiting), 31);
+  expect_culprit(ranks, 1, FailureCause::kStalled);
   ranks[1] = stalled(well(1, 4, 200, RankState::kComputing), 31);
   expect_culprit(ranks, 1, FailureCause::kStalled);
 }
