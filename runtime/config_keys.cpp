@@ -1,0 +1,365 @@
+#include "runtime/config_keys.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "backend/error.h"
+#include "models/utf8.h"
+#include "runtime/config_prompts.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+bool is_plain_scalar(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
+
+/// The shortest decimal of a float: 0.8 and not 0.800000012.
+double as_written(float value) { return std::stod(fmt::format("{}", value)); }
+
+template <typename Number>
+bool parse_number(const std::string& text, Number& out) {
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, out);
+  return error == std::errc() && stop == end && begin != end;
+}
+
+template <typename Access>
+ConfigKey base(std::string name, std::string type, std::string accepts, std::string help, Access access) {
+  ConfigKey key;
+  key.name = std::move(name);
+  key.type = std::move(type);
+  key.accepts = std::move(accepts);
+  key.help = std::move(help);
+  key.write = [access](const RunConfig& config) -> json { return access(const_cast<RunConfig&>(config)); };
+  key.read = [access](RunConfig& config, const json& value) { value.get_to(access(config)); };
+  key.default_text = key.write(RunConfig{}).dump();
+  return key;
+}
+
+template <typename Access, typename Integer = std::remove_reference_t<std::invoke_result_t<Access, RunConfig&>>>
+ConfigKey integer(std::string name, Integer low, Integer high, std::string help, Access access) {
+  ConfigKey key =
+      base(std::move(name), "integer", fmt::format("an integer from {} to {}", low, high), std::move(help), access);
+  key.assign = [=, full = key.name, accepts = key.accepts](RunConfig& config, const YAML::Node& node,
+                                                           const ConfigPlace& place) {
+    Integer value{};
+    if (!is_plain_scalar(node) || !parse_number(node.Scalar(), value) || value < low || value > high) {
+      reject(place, node, full, describe(node), accepts);
+    }
+    access(config) = value;
+  };
+  return key;
+}
+
+/// `accepts` says in words what `valid` tests. NaN and infinities never get that far.
+template <typename Access, typename Valid>
+ConfigKey number(std::string name, std::string accepts, Valid valid, std::string help, Access access) {
+  using Real = std::remove_reference_t<std::invoke_result_t<Access, RunConfig&>>;
+  ConfigKey key = base(std::move(name), "number", std::move(accepts), std::move(help), access);
+  key.write = [access](const RunConfig& config) -> json {
+    const Real value = access(const_cast<RunConfig&>(config));
+    if constexpr (std::is_same_v<Real, float>) return as_written(value);
+    return value;
+  };
+  key.default_text = key.write(RunConfig{}).dump();
+  key.assign = [=, full = key.name, expected = key.accepts](RunConfig& config, const YAML::Node& node,
+                                                            const ConfigPlace& place) {
+    double value = 0;
+    if (!is_plain_scalar(node) || !parse_number(node.Scalar(), value) || !std::isfinite(value) || !valid(value)) {
+      reject(place, node, full, describe(node), expected);
+    }
+    access(config) = static_cast<Real>(value);
+  };
+  return key;
+}
+
+template <typename Access>
+ConfigKey boolean(std::string name, std::string help, Access access) {
+  ConfigKey key = base(std::move(name), "boolean", "true or false", std::move(help), access);
+  key.assign = [=, full = key.name](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+    if (!is_plain_scalar(node) || !YAML::convert<bool>::decode(node, access(config))) {
+      reject(place, node, full, describe(node), "true or false");
+    }
+  };
+  return key;
+}
+
+/// A word of a fixed list; `get` and `set` speak in words.
+template <typename Get, typename Set>
+ConfigKey choice(std::string name, std::vector<std::string> words, std::string help, Get get, Set set) {
+  ConfigKey key;
+  key.name = std::move(name);
+  key.type = "word";
+  key.accepts = fmt::format("one of {}", fmt::join(words, ", "));
+  key.help = std::move(help);
+  key.plain = true;
+  key.write = [get](const RunConfig& config) -> json { return std::string(get(config)); };
+  key.read = [set](RunConfig& config, const json& value) { set(config, value.get<std::string>()); };
+  key.default_text = std::string(get(RunConfig{}));
+  key.assign = [=, full = key.name, accepts = key.accepts](RunConfig& config, const YAML::Node& node,
+                                                           const ConfigPlace& place) {
+    if (!node.IsScalar() || std::find(words.begin(), words.end(), node.Scalar()) == words.end()) {
+      reject(place, node, full, describe(node), accepts + (node.IsScalar() ? suggestion(node.Scalar(), words) : ""));
+    }
+    set(config, node.Scalar());
+  };
+  return key;
+}
+
+template <typename Access>
+ConfigKey word(std::string name, std::vector<std::string> words, std::string help, Access access) {
+  return choice(
+      std::move(name), std::move(words), std::move(help),
+      [access](const RunConfig& config) { return access(const_cast<RunConfig&>(config)); },
+      [access](RunConfig& config, const std::string& value) { access(config) = value; });
+}
+
+template <typename Access>
+ConfigKey directory(std::string name, bool optional, std::string help, Access access) {
+  ConfigKey key;
+  key.name = std::move(name);
+  key.type = "path";
+  key.accepts = optional ? "the directory of a model, or nothing" : "the directory of a model";
+  key.help = std::move(help);
+  key.plain = true;
+  key.default_text = "none";
+  key.write = [access](const RunConfig& config) -> json { return access(const_cast<RunConfig&>(config)).string(); };
+  key.read = [access](RunConfig& config, const json& value) { access(config) = value.get<std::string>(); };
+  key.assign = [=, full = key.name, accepts = key.accepts](RunConfig& config, const YAML::Node& node,
+                                                           const ConfigPlace& place) {
+    const bool nothing = node.IsNull() || (node.IsScalar() && node.Scalar().empty());
+    if (nothing ? !optional : !node.IsScalar()) {
+      reject(place, node, full, nothing ? "nothing" : describe(node), accepts);
+    }
+    const std::string path = nothing ? "" : node.Scalar();
+    if (path.find('\0') != std::string::npos) reject(place, node, full, "a path with a NUL byte", accepts);
+    access(config) = path;
+  };
+  return key;
+}
+
+ConfigKey stop_strings() {
+  ConfigKey key = base("decode.stop", "list of strings", "a list of non-empty strings",
+                       "Generation ends before the first of these strings appears in the text.",
+                       [](RunConfig& c) -> std::vector<std::string>& { return c.decode.stop; });
+  key.assign = [](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+    std::vector<std::string> stop;
+    const auto add = [&](const YAML::Node& item) {
+      if (!item.IsScalar() || item.Scalar().empty()) {
+        reject(place, item, "decode.stop", item.IsScalar() ? "an empty string" : describe(item),
+               "a list of non-empty strings");
+      }
+      stop.push_back(item.Scalar());
+    };
+    if (node.IsSequence()) {
+      for (const auto& item : node) add(item);
+    } else {
+      add(node);
+    }
+    config.decode.stop = std::move(stop);
+  };
+  return key;
+}
+
+ConfigKey prompt_list() {
+  ConfigKey key;
+  key.name = "prompts";
+  key.type = "list of prompts";
+  key.default_text = "none";
+  key.accepts = "strings, or maps with one of `text`, `file`, `ids`";
+  key.help = "What to continue, one after another. --prompt, --prompt-file and --prompt-ids replace the list.";
+  key.assign = [](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+    config.prompts = read_prompts(node, place);
+  };
+  key.write = [](const RunConfig& config) -> json {
+    json list = json::array();
+    for (const Prompt& prompt : config.prompts) {
+      list.push_back(prompt.ids ? json{{"ids", *prompt.ids}} : json{{"text", prompt.text}});
+    }
+    return list;
+  };
+  key.read = [](RunConfig& config, const json& value) {
+    config.prompts.clear();
+    for (const json& item : value) {
+      Prompt prompt;
+      if (item.contains("ids")) {
+        prompt.ids = item.at("ids").get<std::vector<Token>>();
+      } else {
+        prompt.text = item.at("text").get<std::string>();
+      }
+      config.prompts.push_back(std::move(prompt));
+    }
+  };
+  return key;
+}
+
+std::vector<ConfigKey> make_keys() {
+  using std::int32_t;
+  using std::int64_t;
+  std::vector<ConfigKey> keys;
+  keys.push_back(directory("target", false, "The large model, in Hugging Face's layout.",
+                           [](RunConfig& c) -> std::filesystem::path& { return c.target; }));
+  keys.push_back(directory("draft", true, "The small model that proposes; it must share the target's tokenizer.",
+                           [](RunConfig& c) -> std::filesystem::path& { return c.draft; }));
+  keys.push_back(choice(
+      "dtype", {"bf16", "f32"}, "Type of the weights in memory; sums are always fp32.",
+      [](const RunConfig& c) { return name_of(c.dtype); },
+      [](RunConfig& c, const std::string& v) { c.dtype = v == "f32" ? DType::kF32 : DType::kBF16; }));
+  keys.push_back(word("backend", {"cpu", "reference"}, "What a rank computes with; `reference` is naive and slow.",
+                      [](RunConfig& c) -> std::string& { return c.backend; }));
+  keys.push_back(boolean("compare", "Run autoregressive and speculative decoding on the same prompts and compare.",
+                         [](RunConfig& c) -> bool& { return c.compare; }));
+  keys.back().default_text = "true with a draft, unless decode.method is autoregressive";
+  keys.push_back(prompt_list());
+
+  keys.push_back(word("parallel.transport", {"auto", "self", "mpi", "mpi-fast"},
+                      "How ranks talk: `mpi` sums in a fixed tree (same bits for every rank count), `mpi-fast` in "
+                      "MPI's own order; `auto` is `self` for one rank, else `mpi`.",
+                      [](RunConfig& c) -> std::string& { return c.parallel.transport; }));
+  keys.push_back(integer("parallel.threads", int64_t{1}, int64_t{256}, "Compute threads a rank.",
+                         [](RunConfig& c) -> int64_t& { return c.parallel.threads; }));
+  keys.push_back(number(
+      "parallel.deadline", "a number of seconds from 0.1 to 86400", [](double v) { return v >= 0.1 && v <= 86400; },
+      "Seconds without progress of an awaited rank after which the job ends.",
+      [](RunConfig& c) -> double& { return c.parallel.deadline; }));
+  keys.push_back(word("parallel.isa", {"auto", "scalar", "avx2", "avx512", "avx512_bf16"},
+                      "At most this instruction set; all ranks use the weakest of theirs.",
+                      [](RunConfig& c) -> std::string& { return c.parallel.isa; }));
+
+  keys.push_back(choice(
+      "decode.method", {"speculative", "autoregressive"}, "Which decoding runs when nothing is compared.",
+      [](const RunConfig& c) { return name_of(c.decode.method); },
+      [](RunConfig& c, const std::string& v) {
+        c.decode.method = v == "speculative" ? Method::kSpeculative : Method::kAutoregressive;
+      }));
+  keys.back().default_text = "speculative with a draft, else autoregressive";
+  keys.push_back(integer("decode.k", int64_t{0}, int64_t{256}, "Tokens that the draft proposes in a round.",
+                         [](RunConfig& c) -> int64_t& { return c.decode.k; }));
+  keys.push_back(number(
+      "decode.temperature", "0 (greedy), or a number from 0.001 to 100",
+      [](double v) { return v == 0 || (v >= 0.001 && v <= 100); }, "Divides the logits; 0 always takes the likeliest.",
+      [](RunConfig& c) -> float& { return c.decode.sampling.temperature; }));
+  keys.push_back(integer("decode.top_k", int32_t{0}, std::numeric_limits<int32_t>::max(),
+                         "Sample among this many likeliest tokens; 0: all.",
+                         [](RunConfig& c) -> int32_t& { return c.decode.sampling.top_k; }));
+  keys.push_back(number(
+      "decode.top_p", "a number above 0, at most 1", [](double v) { return static_cast<float>(v) > 0 && v <= 1; },
+      "Sample among the likeliest tokens that together reach this probability; 1: all.",
+      [](RunConfig& c) -> float& { return c.decode.sampling.top_p; }));
+  keys.push_back(integer("decode.seed", std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(),
+                         "Of all random numbers; the same seed gives the same text.",
+                         [](RunConfig& c) -> std::uint64_t& { return c.decode.seed; }));
+  keys.push_back(integer("decode.max_new_tokens", int64_t{1}, int64_t{1} << 20, "Tokens to generate for each prompt.",
+                         [](RunConfig& c) -> int64_t& { return c.decode.max_new_tokens; }));
+  keys.push_back(boolean("decode.ignore_eos", "Go on past the model's end-of-text token.",
+                         [](RunConfig& c) -> bool& { return c.decode.ignore_eos; }));
+  keys.push_back(stop_strings());
+  return keys;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+}  // namespace
+
+std::string ConfigPlace::at(const YAML::Node& node, std::string_view key) const {
+  const int line = node.Mark().line;
+  return has_lines && line >= 0 ? fmt::format("{}:{}: {}", name, line + 1, key) : fmt::format("{}: {}", name, key);
+}
+
+void reject(const ConfigPlace& place, const YAML::Node& node, std::string_view key, std::string_view found,
+            std::string_view expected) {
+  throw_bad_input(fmt::format("{}: found {}, expected {}", place.at(node, key), found, expected));
+}
+
+std::string describe(const YAML::Node& node) {
+  if (node.IsMap()) return "a map";
+  if (node.IsSequence()) return "a list";
+  if (!node.IsScalar()) return "nothing";
+  std::string text;
+  for (const char c : node.Scalar().substr(0, 60)) text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  return fmt::format("{}'{}'", is_plain_scalar(node) ? "" : "the string ", take_valid_utf8(text, true));
+}
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> keys = make_keys();
+  return keys;
+}
+
+const ConfigKey* find_key(std::string_view name) {
+  const auto& keys = config_keys();
+  const auto at = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.name == name; });
+  return at == keys.end() ? nullptr : &*at;
+}
+
+std::vector<std::string> key_names() {
+  std::vector<std::string> names = {"parallel", "decode"};
+  for (const ConfigKey& key : config_keys()) names.push_back(key.name);
+  return names;
+}
+
+std::string suggestion(std::string_view name, std::span<const std::string> candidates) {
+  const std::string_view probe = name.substr(0, 80);
+  std::size_t best = std::max<std::size_t>(2, probe.size() / 4) + 1;
+  std::string_view nearest;
+  for (const std::string& candidate : candidates) {
+    // A key in the wrong section is as near as its last part.
+    const std::size_t distance =
+        std::min(edit_distance(probe, candidate), edit_distance(last_part(probe), last_part(candidate)) + 1);
+    if (distance < best && distance < candidate.size()) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
+}
+
+std::string configuration_page() {
+  std::string page =
+      "# Configuration\n\n"
+      "Generated by `specdec_dist --print-keys`; a test compares it with the code.\n\n"
+      "A run is one YAML file (`--config FILE`). `--set key=value` changes one key, `--target`, `--draft` and the "
+      "`--prompt` "
+      "flags go over both. Sections nest (`decode:` with `k: 4` under it) or are written with a dot (`decode.k: 4`). "
+      "An unknown "
+      "or doubled key, a value of another type or out of range ends the program with exit code 2 and one line that "
+      "names file "
+      "and line.\n\n"
+      "A config name without a slash is looked up in `.`, `configs/` and the installed `share/specdec/configs`; the "
+      "relative "
+      "path of a model in the config file's directory, the current one, `share/specdec` and `share/specdec/assets`.\n\n"
+      "| key | type | default | accepts | meaning |\n|---|---|---|---|---|\n";
+  for (const ConfigKey& key : config_keys()) {
+    page += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name, key.type, key.default_text, key.accepts, key.help);
+  }
+  page +=
+      "\nA prompt is a string, or a map with one key: `text: ...`; `file: PATH`, the whole file byte for byte, "
+      "relative to the "
+      "config file; `ids: [3, 14, 15]`, token ids, for models without a tokenizer.\n";
+  return page;
+}
+
+}  // namespace specdec

@@ -1,0 +1,149 @@
+#include "runtime/config_load.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "backend/error.h"
+#include "models/utf8.h"
+#include "runtime/config_keys.h"
+#include "runtime/config_prompts.h"
+
+namespace specdec {
+namespace {
+
+bool is_section(std::string_view name) { return name == "parallel" || name == "decode"; }
+
+void assign_key(LoadedConfig& config, const std::string& name, const YAML::Node& key_node, const YAML::Node& value,
+                const ConfigPlace& place) {
+  const ConfigKey* key = find_key(name);
+  const std::string where = place.at(key_node, "");
+  if (key == nullptr) {
+    throw_bad_input(fmt::format("{}unknown key '{}'{}", where, name.substr(0, 80), suggestion(name, key_names())));
+  }
+  if (!config.given.insert(name).second) {
+    throw_bad_input(fmt::format("{}duplicate key '{}', expected it once", where, name));
+  }
+  key->assign(config.run, value, place);
+}
+
+void assign_map(LoadedConfig& config, const YAML::Node& map, const ConfigPlace& place) {
+  std::set<std::string> sections;
+  for (const auto& entry : map) {
+    if (!entry.first.IsScalar()) reject(place, entry.first, "key", describe(entry.first), "a name");
+    const std::string& name = entry.first.Scalar();
+    if (!is_section(name)) {
+      assign_key(config, name, entry.first, entry.second, place);
+      continue;
+    }
+    if (!sections.insert(name).second) {
+      throw_bad_input(fmt::format("{}duplicate key '{}', expected it once", place.at(entry.first, ""), name));
+    }
+    if (!entry.second.IsMap()) reject(place, entry.second, name, describe(entry.second), "a map of keys");
+    for (const auto& inner : entry.second) {
+      if (!inner.first.IsScalar()) reject(place, inner.first, name, describe(inner.first), "a name");
+      assign_key(config, name + "." + inner.first.Scalar(), inner.first, inner.second, place);
+    }
+  }
+}
+
+std::size_t line_of(std::string_view text, std::size_t offset) {
+  return 1 +
+         static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+}
+
+void require_text(const std::string& yaml, const std::string& name) {
+  if (const auto nul = yaml.find('\0'); nul != std::string::npos) {
+    throw_bad_input(fmt::format("{}:{}: found a NUL byte, expected YAML text", name, line_of(yaml, nul)));
+  }
+  if (const auto bad = first_invalid_utf8(yaml)) {
+    throw_bad_input(
+        fmt::format("{}:{}: found a byte that is not UTF-8, expected YAML text", name, line_of(yaml, *bad)));
+  }
+}
+
+}  // namespace
+
+LoadedConfig parse_config(const std::string& yaml, const std::string& name, const std::filesystem::path& directory) {
+  require_text(yaml, name);
+  const ConfigPlace place{.name = name, .directory = directory};
+  LoadedConfig config;
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(yaml);
+    if (documents.size() > 1) {
+      throw_bad_input(fmt::format("{}: found {} YAML documents, expected one", name, documents.size()));
+    }
+    if (documents.empty() || !documents[0].IsMap()) {
+      throw_bad_input(fmt::format("{}: found {}, expected a map of keys", name,
+                                  documents.empty() ? "nothing" : describe(documents[0])));
+    }
+    assign_map(config, documents[0], place);
+  } catch (const YAML::Exception& error) {
+    throw_bad_input(
+        fmt::format("{}:{}: found broken YAML ({}), expected a map of keys", name, error.mark.line + 1, error.msg));
+  }
+  return config;
+}
+
+LoadedConfig load_config(const std::filesystem::path& file) {
+  return parse_config(read_text_file(file, "--config"), file.string(), file.parent_path());
+}
+
+void set_key(LoadedConfig& config, std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos) {
+    throw_bad_input(fmt::format("--set: found '{}', expected key=value", assignment));
+  }
+  const std::string name(assignment.substr(0, equals));
+  const std::string value(assignment.substr(equals + 1));
+  require_text(value, "--set " + name);
+  const ConfigPlace place{.name = "--set", .directory = {}, .has_lines = false};
+  const ConfigKey* key = find_key(name);
+  config.given.erase(name);
+  try {
+    const bool plain = key == nullptr || key->plain;
+    const YAML::Node node = plain ? YAML::Node(value) : YAML::Load(value);
+    assign_key(config, name, node, node, place);
+  } catch (const YAML::Exception& error) {
+    throw_bad_input(fmt::format("--set: {}: found broken YAML ({}), expected {}", name, error.msg, key->accepts));
+  }
+}
+
+void complete(LoadedConfig& config) {
+  RunConfig& run = config.run;
+  const bool has_draft = !run.draft.empty();
+  if (run.target.empty()) throw_bad_input("target: found nothing, expected the directory of a model (--target DIR)");
+  if (run.prompts.empty()) {
+    throw_bad_input("prompts: found none, expected at least one (--prompt, --prompt-file or --prompt-ids)");
+  }
+  if (!config.given.contains("decode.method")) {
+    run.decode.method = has_draft ? Method::kSpeculative : Method::kAutoregressive;
+  }
+  if (!config.given.contains("compare")) {
+    run.compare = run.decode.method == Method::kSpeculative && has_draft;
+  }
+  if (!has_draft && run.decode.method == Method::kSpeculative) {
+    throw_bad_input(
+        "decode.method: found speculative without a draft, expected a draft (--draft DIR) or autoregressive");
+  }
+  if (!has_draft && run.compare) {
+    throw_bad_input("compare: found true without a draft, expected a draft (--draft DIR) or false");
+  }
+}
+
+std::string serialise(const RunConfig& config) {
+  nlohmann::json out;
+  for (const ConfigKey& key : config_keys()) out[key.name] = key.write(config);
+  return out.dump();
+}
+
+RunConfig deserialise(const std::string& text) {
+  const auto in = nlohmann::json::parse(text);
+  RunConfig config;
+  for (const ConfigKey& key : config_keys()) key.read(config, in.at(key.name));
+  return config;
+}
+
+}  // namespace specdec

@@ -1,0 +1,123 @@
+#include "runtime/config_prompts.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "backend/error.h"
+#include "models/utf8.h"
+
+namespace specdec {
+namespace {
+
+constexpr std::uintmax_t kMaxTextFile = std::uintmax_t{16} << 20;
+constexpr std::string_view kIdRange = "a token id from 0 to 2147483647";
+const std::vector<std::string> kPromptKeys = {"text", "file", "ids"};
+
+Token read_id(std::string_view word, const std::string& place) {
+  Token id = -1;
+  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+  if (error != std::errc() || stop != word.data() + word.size() || id < 0) {
+    throw_bad_input(fmt::format("{}: found '{}', expected {}", place, word.substr(0, 40), kIdRange));
+  }
+  return id;
+}
+
+Prompt ids_from_yaml(const YAML::Node& node, const std::string& key, const ConfigPlace& place) {
+  if (!node.IsSequence() || node.size() == 0) {
+    reject(place, node, key, node.IsSequence() ? "an empty list" : describe(node), "a list of token ids");
+  }
+  std::vector<Token> ids;
+  for (const auto& id : node) {
+    if (!id.IsScalar()) reject(place, id, key, describe(id), kIdRange);
+    ids.push_back(read_id(id.Scalar(), place.at(id, key)));
+  }
+  return {.text = {}, .ids = std::move(ids)};
+}
+
+std::string scalar(const YAML::Node& node, const std::string& key, const ConfigPlace& place) {
+  if (!node.IsScalar()) reject(place, node, key, describe(node), "text");
+  return node.Scalar();
+}
+
+Prompt read_prompt(const YAML::Node& node, const std::string& key, const ConfigPlace& place) {
+  if (!node.IsMap()) {
+    if (!node.IsScalar()) reject(place, node, key, describe(node), "text, or a map with one of text, file, ids");
+    return prompt_from_text(node.Scalar(), place.at(node, key));
+  }
+  if (node.size() != 1) {
+    reject(place, node, key, fmt::format("a map of {} keys", node.size()), "exactly one of text, file, ids");
+  }
+  const auto& entry = *node.begin();
+  const std::string kind = scalar(entry.first, key, place);
+  const std::string full = key + "." + kind;
+  if (kind == "text") return prompt_from_text(scalar(entry.second, full, place), place.at(entry.second, full));
+  if (kind == "ids") return ids_from_yaml(entry.second, full, place);
+  if (kind == "file") {
+    return prompt_from_file(place.directory / scalar(entry.second, full, place), place.at(entry.second, full));
+  }
+  const std::string where = place.at(entry.first, full);
+  throw_bad_input(
+      fmt::format("{}: unknown key '{}'{}", where.substr(0, where.rfind(": ")), full, suggestion(kind, kPromptKeys)));
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const YAML::Node& node, const ConfigPlace& place) {
+  if (!node.IsSequence() || node.size() == 0) {
+    reject(place, node, "prompts", node.IsSequence() ? "an empty list" : describe(node), "a list of prompts");
+  }
+  std::vector<Prompt> prompts;
+  for (const auto& prompt : node) {
+    prompts.push_back(read_prompt(prompt, fmt::format("prompts[{}]", prompts.size()), place));
+  }
+  return prompts;
+}
+
+std::string read_text_file(const std::filesystem::path& file, const std::string& place) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    throw_bad_input(fmt::format("{}: found no file '{}', expected a file that can be read", place, file.string()));
+  }
+  if (const auto size = std::filesystem::file_size(file, error); size > kMaxTextFile) {
+    throw_bad_input(
+        fmt::format("{}: found {} bytes in '{}', expected at most {}", place, size, file.string(), kMaxTextFile));
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  if (!stream.good() && !stream.eof()) {
+    throw_bad_input(fmt::format("{}: '{}' cannot be read", place, file.string()));
+  }
+  return text;
+}
+
+Prompt prompt_from_text(std::string text, const std::string& place) {
+  if (text.empty()) throw_bad_input(place + ": found an empty prompt, expected text");
+  if (const auto at = first_invalid_utf8(text)) {
+    throw_bad_input(fmt::format("{}: found a byte that is not UTF-8 at offset {}, expected UTF-8 text", place, *at));
+  }
+  return {.text = std::move(text), .ids = std::nullopt};
+}
+
+Prompt prompt_from_file(const std::filesystem::path& file, const std::string& place) {
+  return prompt_from_text(read_text_file(file, place), fmt::format("{}: '{}'", place, file.string()));
+}
+
+Prompt prompt_from_ids(std::string_view ids, const std::string& place) {
+  constexpr std::string_view kSpace = " \t\r\n,";
+  std::vector<Token> tokens;
+  for (auto at = ids.find_first_not_of(kSpace); at != std::string_view::npos; at = ids.find_first_not_of(kSpace, at)) {
+    const std::size_t end = std::min(ids.find_first_of(kSpace, at), ids.size());
+    tokens.push_back(read_id(ids.substr(at, end - at), place));
+    at = end;
+  }
+  if (tokens.empty()) throw_bad_input(place + ": found an empty prompt, expected token ids");
+  return {.text = {}, .ids = std::move(tokens)};
+}
+
+}  // namespace specdec

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config_keys.h"
+
+namespace specdec {
+
+/// The list under `prompts`: strings, or maps with one of text, file, ids.
+std::vector<Prompt> read_prompts(const YAML::Node& node, const ConfigPlace& place);
+
+/// The prompt that is all of a file, byte for byte; `place` begins the error.
+Prompt prompt_from_file(const std::filesystem::path& file, const std::string& place);
+/// Ids with white space or commas between them.
+Prompt prompt_from_ids(std::string_view ids, const std::string& place);
+/// Refuses an empty text and one that is not UTF-8.
+Prompt prompt_from_text(std::string text, const std::string& place);
+
+/// All of a regular file of at most 16 MiB. Throws kBadInput "PLACE: ...".
+std::string read_text_file(const std::filesystem::path& file, const std::string& place);
+
+}  // namespace specdec

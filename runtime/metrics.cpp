@@ -1,0 +1,158 @@
+#include "runtime/metrics.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "runtime/theory.h"
+
+namespace specdec {
+namespace {
+
+using Weighted = std::pair<double, std::int64_t>;  ///< value, weight
+
+std::optional<Percentiles> percentiles(std::vector<Weighted> values) {
+  std::sort(values.begin(), values.end());
+  const std::int64_t total = std::accumulate(values.begin(), values.end(), std::int64_t{0},
+                                             [](std::int64_t sum, const Weighted& v) { return sum + v.second; });
+  if (total == 0) return std::nullopt;
+  const auto at = [&](std::int64_t percent) {
+    std::int64_t seen = 0;
+    for (const auto& [value, weight] : values) {
+      seen += weight;
+      if (seen * 100 >= percent * total) return value;
+    }
+    return values.back().first;
+  };
+  return Percentiles{.p50 = at(50), .p90 = at(90), .p99 = at(99)};
+}
+
+std::optional<double> ratio(double numerator, double denominator) {
+  if (!(denominator > 0)) return std::nullopt;
+  return numerator / denominator;
+}
+
+std::optional<double> ratio(std::optional<double> numerator, std::optional<double> denominator) {
+  if (!numerator || !denominator) return std::nullopt;
+  return ratio(*numerator, *denominator);
+}
+
+void add(LoopSplit& split, const LoopRecord& loop) {
+  split.draft += loop.draft;
+  split.broadcast += loop.broadcast;
+  split.score_compute += loop.score_compute;
+  split.score_all_reduce += loop.score_all_reduce;
+  split.decide += loop.decide;
+  split.rest += loop.rest();
+  split.total += loop.total;
+}
+
+double score(const LoopSplit& split) { return split.score_compute + split.score_all_reduce; }
+
+/// Sums over loops, before they become figures.
+struct Sums {
+  double beta = 0;
+  std::int64_t full_tokens = 0;
+  std::vector<Weighted> token_times;
+  std::vector<Weighted> loop_times;
+};
+
+void add(RunMetrics& metrics, Sums& sums, const LoopRecord& loop) {
+  ++metrics.loops;
+  metrics.tokens += loop.emitted;
+  metrics.drafted += loop.drafted;
+  metrics.reached += loop.reached;
+  metrics.accepted += loop.accepted;
+  add(metrics.split, loop);
+  sums.beta += loop.beta_sum;
+  sums.loop_times.emplace_back(loop.total, 1);
+  if (loop.emitted > 0) sums.token_times.emplace_back(loop.total / static_cast<double>(loop.emitted), loop.emitted);
+  if (!loop.cut) {
+    ++metrics.full_loops;
+    sums.full_tokens += loop.emitted;
+    add(metrics.full_split, loop);
+  }
+}
+
+/// Empty when an output is missing or unfinished in either run.
+std::optional<bool> same_tokens(const RunRecord& a, const RunRecord& b) {
+  if (a.outputs.size() != b.outputs.size() || a.outputs.empty()) return std::nullopt;
+  bool same = true;
+  for (std::size_t i = 0; i < a.outputs.size(); ++i) {
+    for (const OutputRecord* output : {&a.outputs[i], &b.outputs[i]}) {
+      if (output->finish_reason.empty() || output->finish_reason == "interrupted") return std::nullopt;
+    }
+    same = same && a.outputs[i].token_ids == b.outputs[i].token_ids;
+  }
+  return same;
+}
+
+}  // namespace
+
+RunMetrics measure(const RunRecord& run) {
+  RunMetrics metrics;
+  Sums sums;
+  double ttft = 0;
+  std::int64_t started = 0;
+  metrics.prompts = static_cast<std::int64_t>(run.outputs.size());
+  for (const OutputRecord& output : run.outputs) {
+    metrics.prefill_seconds += output.prefill;
+    if (!output.token_ids.empty()) {
+      ttft += output.ttft;
+      ++started;
+    }
+    for (const LoopRecord& loop : output.loops) add(metrics, sums, loop);
+  }
+  const auto tokens = static_cast<double>(metrics.tokens);
+  metrics.decode_seconds = metrics.split.total;
+  metrics.seconds_per_token = ratio(metrics.decode_seconds, tokens);
+  metrics.tokens_per_second = ratio(tokens, metrics.decode_seconds);
+  metrics.ttft = ratio(ttft, static_cast<double>(started));
+  metrics.token_time = percentiles(std::move(sums.token_times));
+  metrics.loop_time = percentiles(std::move(sums.loop_times));
+  metrics.acceptance_rate = ratio(sums.beta, static_cast<double>(metrics.reached));
+  metrics.accepted_over_reached = ratio(static_cast<double>(metrics.accepted), static_cast<double>(metrics.reached));
+  metrics.tokens_per_loop = ratio(static_cast<double>(sums.full_tokens), static_cast<double>(metrics.full_loops));
+  metrics.draft_seconds_per_token = ratio(metrics.split.draft, static_cast<double>(metrics.drafted));
+  metrics.full_seconds_per_token = ratio(metrics.full_split.total, static_cast<double>(sums.full_tokens));
+  if (metrics.acceptance_rate) {
+    // A sum of rounded probabilities may pass 1 by an ulp, where eq. 1 is not defined.
+    metrics.acceptance_rate = std::clamp(*metrics.acceptance_rate, 0.0, 1.0);
+    metrics.expected_tokens_per_loop = tokens_per_loop(*metrics.acceptance_rate, run.k);
+  }
+  return metrics;
+}
+
+Comparison compare(const RunRecord* autoregressive, const RunRecord* speculative, bool greedy) {
+  Comparison out;
+  if (autoregressive == nullptr || speculative == nullptr) return out;
+  const RunMetrics alone = measure(*autoregressive);
+  const RunMetrics fast = measure(*speculative);
+  out.speedup = ratio(alone.seconds_per_token, fast.seconds_per_token);
+  out.full_speedup = ratio(alone.seconds_per_token, fast.full_seconds_per_token);
+  out.cost_ratio = ratio(fast.draft_seconds_per_token, alone.seconds_per_token);
+  if (fast.acceptance_rate && out.cost_ratio) {
+    out.predicted_speedup = speedup_factor(*fast.acceptance_rate, speculative->k, *out.cost_ratio);
+    out.measured_over_predicted = ratio(out.full_speedup, out.predicted_speedup);
+    out.best_k = best_k(*fast.acceptance_rate, *out.cost_ratio, kMaxBestK);
+    out.best_speedup = speedup_factor(*fast.acceptance_rate, *out.best_k, *out.cost_ratio);
+  }
+  const auto per_full_loop = [&](double seconds) { return ratio(seconds, static_cast<double>(fast.full_loops)); };
+  const auto per_step_alone = ratio(score(alone.split), static_cast<double>(alone.loops));
+  out.score_cost = ratio(per_full_loop(score(fast.full_split)), per_step_alone);
+  out.loop_cost = ratio(per_full_loop(fast.full_split.total), alone.seconds_per_token);
+  if (greedy) out.identical = same_tokens(*autoregressive, *speculative);
+  return out;
+}
+
+Comparison compare(const JobRecord& job) {
+  const RunRecord* autoregressive = nullptr;
+  const RunRecord* speculative = nullptr;
+  for (const RunRecord& run : job.runs) {
+    (run.method == name_of(Method::kSpeculative) ? speculative : autoregressive) = &run;
+  }
+  return compare(autoregressive, speculative, job.config.decode.sampling.greedy());
+}
+
+}  // namespace specdec

@@ -1,0 +1,77 @@
+#include "runtime/paths.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/error.h"
+#include "models/utf8.h"
+#include "runtime/config_keys.h"
+
+namespace specdec {
+namespace fs = std::filesystem;
+namespace {
+
+/// The first of `places` that `is` holds for; else throws "PLACE: found no WHAT 'NAME', looked at ...".
+template <typename Is>
+fs::path first_of(const std::vector<fs::path>& places, Is is, const std::string& found, const std::string& hint) {
+  std::error_code error;
+  for (const fs::path& place : places) {
+    if (is(place, error)) return place;
+  }
+  std::vector<std::string> names;
+  for (const fs::path& place : places) names.push_back("'" + place.string() + "'");
+  throw_bad_input(fmt::format("{}; looked at {}{}", found, fmt::join(names, ", "), hint));
+}
+
+std::vector<std::string> configs_in(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const fs::path& folder : folders) {
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().extension() == ".yaml") names.push_back(at->path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+fs::path share_directory() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return (program.parent_path() / "../share/specdec").lexically_normal();
+}
+
+fs::path find_config(const std::string& name) {
+  const std::string found = fmt::format("--config: found no file '{}'", name);
+  const auto is_file = [](const fs::path& path, std::error_code& error) { return fs::is_regular_file(path, error); };
+  if (name.find('/') != std::string::npos) return first_of({name}, is_file, found, "");
+  const fs::path shared = share_directory() / "configs";
+  const auto hint = suggestion(name, configs_in({".", "configs", shared}));
+  return first_of({name, fs::path("configs") / name, shared / name}, is_file, found, hint);
+}
+
+fs::path find_model(const fs::path& path, const fs::path& config_dir, const std::string& place) {
+  const std::string found = fmt::format("{}: found no directory '{}', expected that of a model", place, path.string());
+  const auto is_directory = [](const fs::path& at, std::error_code& error) { return fs::is_directory(at, error); };
+  std::vector<fs::path> places;
+  if (path.is_absolute()) {
+    places = {path};
+  } else {
+    if (!config_dir.empty()) places.push_back(config_dir / path);
+    places.push_back(path);
+    places.push_back(share_directory() / path);
+    places.push_back(share_directory() / "assets" / path);
+  }
+  const fs::path directory = fs::absolute(first_of(places, is_directory, found, "")).lexically_normal();
+  if (first_invalid_utf8(directory.string())) {
+    throw_bad_input(fmt::format("{}: found a path that is not UTF-8, expected UTF-8", place));
+  }
+  return directory;
+}
+
+}  // namespace specdec

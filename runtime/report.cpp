@@ -1,0 +1,115 @@
+#include "runtime/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <functional>
+#include <vector>
+
+namespace specdec {
+namespace {
+
+std::string figure(const std::optional<double>& value, double scale = 1) {
+  return value ? fmt::format("{:.3g}", *value * scale) : "-";
+}
+
+std::string percentiles(const std::optional<Percentiles>& p) {
+  return p ? fmt::format("{:.3g} / {:.3g} / {:.3g}", p->p50 * 1e3, p->p90 * 1e3, p->p99 * 1e3) : "-";
+}
+
+std::string counted(const std::optional<double>& value, std::int64_t part, std::int64_t whole) {
+  return value ? fmt::format("{:.3f} ({}/{})", *value, part, whole) : "-";
+}
+
+struct Row {
+  const char* label;
+  std::function<std::string(const RunMetrics&)> cell;
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> table = {
+      {"ms per token", [](const RunMetrics& m) { return figure(m.seconds_per_token, 1e3); }},
+      {"tokens per second", [](const RunMetrics& m) { return figure(m.tokens_per_second); }},
+      {"time to first token, ms", [](const RunMetrics& m) { return figure(m.ttft, 1e3); }},
+      {"ms per token, P50/P90/P99", [](const RunMetrics& m) { return percentiles(m.token_time); }},
+      {"ms per loop, P50/P90/P99", [](const RunMetrics& m) { return percentiles(m.loop_time); }},
+      {"tokens / loops", [](const RunMetrics& m) { return fmt::format("{} / {}", m.tokens, m.loops); }},
+      {"acceptance rate, E[beta]", [](const RunMetrics& m) { return figure(m.acceptance_rate); }},
+      {"accepted / reached",
+       [](const RunMetrics& m) { return counted(m.accepted_over_reached, m.accepted, m.reached); }},
+      {"tokens per loop", [](const RunMetrics& m) { return figure(m.tokens_per_loop); }},
+      {"  eq. 1 at that rate", [](const RunMetrics& m) { return figure(m.expected_tokens_per_loop); }},
+  };
+  return table;
+}
+
+std::string split_line(const char* label, const RunMetrics& m, double LoopSplit::*part) {
+  const double share = m.split.total > 0 ? 100 * m.split.*part / m.split.total : 0;
+  return fmt::format("  {:<26} {:>9.3f} ms {:>6.1f} %\n", label, 1e3 * m.split.*part / static_cast<double>(m.loops),
+                     share);
+}
+
+std::string split_table(const RunRecord& run, const RunMetrics& m) {
+  if (m.loops == 0) return {};
+  return fmt::format("\nA loop of {} decoding, mean of {}:\n", run.method, m.loops) +
+         split_line("draft", m, &LoopSplit::draft) + split_line("broadcast", m, &LoopSplit::broadcast) +
+         split_line("score, compute", m, &LoopSplit::score_compute) +
+         split_line("score, all-reduce", m, &LoopSplit::score_all_reduce) +
+         split_line("decide", m, &LoopSplit::decide) + split_line("rest", m, &LoopSplit::rest) +
+         split_line("total", m, &LoopSplit::total);
+}
+
+std::string comparison_table(const Comparison& c) {
+  std::string text = fmt::format(
+      "\nSpeed-up {}; over loops that no limit or stop cut {}, theorem 3.8 predicts {} (measured/predicted {}).\n",
+      figure(c.speedup), figure(c.full_speedup), figure(c.predicted_speedup), figure(c.measured_over_predicted));
+  if (c.best_k) text += fmt::format("Best K by theorem 3.8: {}, predicted {}.\n", *c.best_k, figure(c.best_speedup));
+  if (c.identical) text += fmt::format("Greedy texts identical: {}.\n", *c.identical ? "yes" : "NO");
+  return text;
+}
+
+}  // namespace
+
+std::string explain(const RunMetrics& autoregressive, const RunMetrics& speculative, const Comparison& c) {
+  if (!c.full_speedup || !c.loop_cost || !c.cost_ratio || !c.score_cost || !speculative.tokens_per_loop ||
+      !speculative.acceptance_rate || !autoregressive.seconds_per_token) {
+    return {};
+  }
+  const double k = static_cast<double>(speculative.drafted) / static_cast<double>(speculative.loops);
+  return fmt::format(
+      "Why: speculation was {} because a loop gives {:.2f} tokens (alpha {:.3f}) and costs {:.2f} times a token alone: "
+      "drafting {:.1f} tokens a loop at c = {:.3f} each, and scoring K+1 rows at {:.2f} times the pass over one row.\n",
+      *c.full_speedup > 1 ? "faster" : "not faster", *speculative.tokens_per_loop, *speculative.acceptance_rate,
+      *c.loop_cost, k, *c.cost_ratio, *c.score_cost);
+}
+
+std::string report_text(const JobRecord& job) {
+  const MachineRecord& machine = job.machine;
+  std::string text =
+      fmt::format("\n{} ranks on {} ({} transport), {}, {} threads a rank, weights in {}\n\n", machine.ranks,
+                  fmt::join(machine.hosts, ", "), machine.transport, machine.backend, machine.threads, machine.dtype);
+  std::vector<RunMetrics> metrics;
+  std::string head = fmt::format("{:<28}", "");
+  for (const RunRecord& run : job.runs) {
+    metrics.push_back(measure(run));
+    const std::string title = run.method == "speculative" ? fmt::format("{}, K={}", run.method, run.k) : run.method;
+    head += fmt::format(" {:>24}", title);
+  }
+  text += head + "\n";
+  for (const Row& row : rows()) {
+    text += fmt::format("{:<28}", row.label);
+    for (const RunMetrics& m : metrics) text += fmt::format(" {:>24}", row.cell(m));
+    text += "\n";
+  }
+  for (std::size_t i = 0; i < metrics.size(); ++i) text += split_table(job.runs[i], metrics[i]);
+  if (job.runs.size() > 1) {
+    const Comparison comparison = compare(job);
+    text += comparison_table(comparison);
+    const std::size_t speculative = job.runs.back().method == "speculative" ? job.runs.size() - 1 : 0;
+    text += explain(metrics[speculative == 0 ? 1 : speculative - 1], metrics[speculative], comparison);
+  }
+  if (!job.error.empty()) text += fmt::format("\nEnded early: {}\n", job.error);
+  return text;
+}
+
+}  // namespace specdec

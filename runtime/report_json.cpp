@@ -1,0 +1,155 @@
+#include "runtime/report_json.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "backend/error.h"
+#include "runtime/config_keys.h"
+#include "runtime/metrics.h"
+#include "runtime/version.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+json nullable(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+json milliseconds(const std::optional<double>& seconds) { return seconds ? json(*seconds * 1e3) : json(); }
+
+json milliseconds(const std::optional<Percentiles>& p) {
+  if (!p) return nullptr;
+  return {{"p50", p->p50 * 1e3}, {"p90", p->p90 * 1e3}, {"p99", p->p99 * 1e3}};
+}
+
+json split_json(const LoopSplit& split) {
+  json out;
+  const auto put = [&](const char* name, double seconds) {
+    out[name] = {{"seconds", seconds}, {"share", split.total > 0 ? json(seconds / split.total) : json()}};
+  };
+  put("draft", split.draft);
+  put("broadcast", split.broadcast);
+  put("score_compute", split.score_compute);
+  put("score_all_reduce", split.score_all_reduce);
+  put("decide", split.decide);
+  put("rest", split.rest);
+  put("total", split.total);
+  return out;
+}
+
+json metrics_json(const RunMetrics& m) {
+  return {{"prompts", m.prompts},
+          {"loops", m.loops},
+          {"full_loops", m.full_loops},
+          {"tokens", m.tokens},
+          {"drafted", m.drafted},
+          {"reached", m.reached},
+          {"accepted", m.accepted},
+          {"prefill_seconds", m.prefill_seconds},
+          {"decode_seconds", m.decode_seconds},
+          {"ms_per_token", milliseconds(m.seconds_per_token)},
+          {"tokens_per_second", nullable(m.tokens_per_second)},
+          {"ttft_ms", milliseconds(m.ttft)},
+          {"token_ms", milliseconds(m.token_time)},
+          {"loop_ms", milliseconds(m.loop_time)},
+          {"acceptance_rate", nullable(m.acceptance_rate)},
+          {"accepted_over_reached", nullable(m.accepted_over_reached)},
+          {"tokens_per_loop", nullable(m.tokens_per_loop)},
+          {"expected_tokens_per_loop", nullable(m.expected_tokens_per_loop)},
+          {"draft_ms_per_token", milliseconds(m.draft_seconds_per_token)},
+          {"full_loops_ms_per_token", milliseconds(m.full_seconds_per_token)},
+          {"split", split_json(m.split)},
+          {"full_loops_split", split_json(m.full_split)}};
+}
+
+json output_json(const OutputRecord& output) {
+  return {{"prompt", output.prompt},
+          {"prompt_ids", output.prompt_ids},
+          {"token_ids", output.token_ids},
+          {"text", output.text},
+          {"finish_reason", output.finish_reason.empty() ? json() : json(output.finish_reason)},
+          {"ttft_ms", output.token_ids.empty() ? json() : json(output.ttft * 1e3)},
+          {"prefill_ms", output.prefill * 1e3}};
+}
+
+json run_json(const RunRecord& run) {
+  json outputs = json::array();
+  for (const OutputRecord& output : run.outputs) outputs.push_back(output_json(output));
+  return {{"method", run.method}, {"k", run.k}, {"outputs", outputs}, {"metrics", metrics_json(measure(run))}};
+}
+
+json comparison_json(const Comparison& c) {
+  return {{"speedup", nullable(c.speedup)},
+          {"full_loops_speedup", nullable(c.full_speedup)},
+          {"identical", c.identical ? json(*c.identical) : json()},
+          {"cost_ratio", nullable(c.cost_ratio)},
+          {"predicted_speedup", nullable(c.predicted_speedup)},
+          {"measured_over_predicted", nullable(c.measured_over_predicted)},
+          {"best_k", c.best_k ? json(*c.best_k) : json()},
+          {"best_k_predicted_speedup", nullable(c.best_speedup)},
+          {"score_cost", nullable(c.score_cost)},
+          {"loop_cost", nullable(c.loop_cost)}};
+}
+
+json machine_json(const MachineRecord& m) {
+  return {{"ranks", m.ranks},     {"hosts", m.hosts},         {"threads", m.threads},
+          {"backend", m.backend}, {"transport", m.transport}, {"dtype", m.dtype}};
+}
+
+const char* status_name(JobStatus status) {
+  switch (status) {
+    case JobStatus::kRunning:
+      return "running";
+    case JobStatus::kOk:
+      return "ok";
+    case JobStatus::kInterrupted:
+      return "interrupted";
+    case JobStatus::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+}  // namespace
+
+std::string report_json(const JobRecord& job) {
+  json config;
+  for (const ConfigKey& key : config_keys()) config[key.name] = key.write(job.config);
+  json runs = json::array();
+  for (const RunRecord& run : job.runs) runs.push_back(run_json(run));
+  const json out = {{"schema", "specdec.run"},
+                    {"version", kReportVersion},
+                    {"program", version_text("specdec_dist")},
+                    {"status", status_name(job.status)},
+                    {"error", job.error.empty() ? json() : json(job.error)},
+                    {"machine", machine_json(job.machine)},
+                    {"config", config},
+                    {"runs", runs},
+                    {"comparison", comparison_json(compare(job))}};
+  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+void write_report_json(const JobRecord& job, const std::filesystem::path& path) {
+  const std::string text = report_json(job);
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".{}.tmp", ::getpid());
+  const auto fail = [&](const std::string& why) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw_bad_input(fmt::format("--json: '{}' cannot be written: {}", path.string(), why));
+  };
+  errno = 0;
+  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  if (!stream) fail(errno != 0 ? std::strerror(errno) : "unknown reason");
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) fail(error.message());
+}
+
+}  // namespace specdec
