@@ -7,7 +7,7 @@ namespace specdec {
 /// What a round showed, for the next choice of K. Only positions that were reached count: those up to the first rejection.
 struct RoundOutcome {
   std::int64_t drafted = 0;
-  std::int64_t reached = 0;   ///< min(drafted, accepted + 1)
+  std::int64_t reached = 0;  ///< min(drafted, accepted + 1)
   std::int64_t accepted = 0;
 };
 

@@ -16,8 +16,8 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, st
 }
 
 double uniform(const RandomKey& key) {
-  const std::uint32_t kind = std::uint32_t{key.level} | std::uint32_t{key.branch} << 8 |
-                             static_cast<std::uint32_t>(key.purpose) << 16;
+  const std::uint32_t kind =
+      std::uint32_t{key.level} | std::uint32_t{key.branch} << 8 | static_cast<std::uint32_t>(key.purpose) << 16;
   const auto words = philox4x32({key.sequence, key.round, key.position, kind},
                                 {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)});
   const std::uint64_t bits = (std::uint64_t{words[0]} << 21) ^ (words[1] >> 11);

@@ -13,7 +13,8 @@ std::string build_commit() { return SPECDEC_COMMIT; }
 std::string version_text(const std::string& program) {
   const std::string commit = build_commit();
   return fmt::format("{} {}{}\ncompiler: {}\nmpi: {}", program, SPECDEC_VERSION,
-                     commit.empty() ? "" : fmt::format(" (commit {})", commit), SPECDEC_COMPILER, mpi_library_version());
+                     commit.empty() ? "" : fmt::format(" (commit {})", commit), SPECDEC_COMPILER,
+                     mpi_library_version());
 }
 
 }  // namespace specdec
