@@ -8,7 +8,8 @@ namespace {
 
 struct Pair {
   static constexpr int kMaxRows = 4;
-  static constexpr int kChains = 4;
+  static constexpr int kRegisters = 16;
+  static constexpr int kAccRegisters = 2;
   struct Acc {
     __m256 low;
     __m256 high;
@@ -24,6 +25,8 @@ struct Pair {
 };
 
 struct PairF32 : Pair {
+  static constexpr int kWeightRegisters = 2;
+  static constexpr int kInputRegisters = 1;
   using Weights = Acc;
   using Input = __m256;
   static constexpr std::int64_t kInputBytes = 4;
@@ -42,6 +45,8 @@ struct PairF32 : Pair {
 };
 
 struct PairBf16 : Pair {
+  static constexpr int kWeightRegisters = 4;
+  static constexpr int kInputRegisters = 2;
   struct Weights {
     Acc even;
     Acc odd;

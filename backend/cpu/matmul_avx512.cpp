@@ -8,7 +8,8 @@ namespace {
 
 struct Wide {
   static constexpr int kMaxRows = 16;
-  static constexpr int kChains = 8;
+  static constexpr int kRegisters = 32;
+  static constexpr int kAccRegisters = 1;
   using Acc = __m512;
 
   static Acc zero() { return _mm512_setzero_ps(); }
@@ -18,6 +19,8 @@ struct Wide {
 };
 
 struct WideF32 : Wide {
+  static constexpr int kWeightRegisters = 1;
+  static constexpr int kInputRegisters = 1;
   using Weights = __m512;
   using Input = __m512;
   static constexpr std::int64_t kInputBytes = 4;
@@ -31,6 +34,8 @@ struct WideF32 : Wide {
 };
 
 struct WideBf16 : Wide {
+  static constexpr int kWeightRegisters = 2;
+  static constexpr int kInputRegisters = 2;
   struct Weights {
     __m512 even;
     __m512 odd;

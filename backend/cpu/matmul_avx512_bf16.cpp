@@ -8,7 +8,10 @@ namespace {
 
 struct Dot {
   static constexpr int kMaxRows = 16;
-  static constexpr int kChains = 8;
+  static constexpr int kRegisters = 32;
+  static constexpr int kAccRegisters = 1;
+  static constexpr int kWeightRegisters = 1;
+  static constexpr int kInputRegisters = 1;
   using Acc = __m512;
   using Weights = __m512i;
   using Input = __m512i;

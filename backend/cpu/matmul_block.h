@@ -23,11 +23,12 @@ struct SkinnyMatmul {
   /// Levels of the tree over 64 slices.
   static constexpr int kLevels = 7;
 
-  /// Panels side by side: enough independent chains to hide the latency of a multiply-add, not more than the registers
-  /// hold.
+  /// Panels side by side: as many as the registers hold, so that independent chains hide the latency of a multiply-add and a
+  /// broadcast input serves several panels.
   static constexpr int panels_for(int rows) {
     int panels = 1;
-    while (2 * panels * rows <= V::kChains) {
+    while (panels < 8 &&
+           2 * panels * (rows * V::kAccRegisters + V::kWeightRegisters) + V::kInputRegisters <= V::kRegisters) {
       panels *= 2;
     }
     return panels;

@@ -8,7 +8,10 @@ namespace {
 
 struct Lanes {
   static constexpr int kMaxRows = 4;
-  static constexpr int kChains = 1;
+  static constexpr int kRegisters = 0;
+  static constexpr int kAccRegisters = 1;
+  static constexpr int kWeightRegisters = 1;
+  static constexpr int kInputRegisters = 1;
   struct Acc {
     float lane[16];
   };

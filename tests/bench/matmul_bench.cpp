@@ -1,0 +1,198 @@
+// What a pass over a model's matrices costs for 1 to 16 rows, as ratios measured in one run.
+//
+// Method: the matrices of a whole model are packed; a pass multiplies by each once, in order, on one activation, as a forward
+// pass does, so weights come from where a forward pass finds them (L3 for the shipped model, DRAM for the large shape). Passes of
+// all row counts and a plain read of the same bytes take turns within a repetition, so that a change of clock or a busy
+// neighbour falls on all alike; the table shows medians over repetitions. "/ 1 row" is the paper's cost of scoring; "/ read"
+// compares with adding up the same bytes with plain vector loads. Ratios are comparable between machines, times are not.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/matmul.h"
+
+namespace specdec {
+namespace {
+
+struct Shape {
+  std::int64_t out;
+  std::int64_t in;
+  std::vector<Range> slices;
+};
+
+/// 16 slices of [0, units * unit) on borders of whole units.
+std::vector<Range> canonical_slices(std::int64_t units, std::int64_t unit) {
+  std::vector<Range> slices;
+  for (std::int64_t i = 0; i < 16; ++i) {
+    slices.push_back({units * i / 16 * unit, units * (i + 1) / 16 * unit});
+  }
+  return slices;
+}
+
+std::vector<Shape> llama_like(std::int64_t layers, std::int64_t width, std::int64_t heads, std::int64_t feed_forward,
+                              std::int64_t vocabulary) {
+  std::vector<Shape> shapes;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    shapes.push_back({3 * width, width, {{0, width}}});
+    shapes.push_back({width, width, canonical_slices(heads, width / heads)});
+    shapes.push_back({2 * feed_forward, width, {{0, width}}});
+    shapes.push_back({width, feed_forward, canonical_slices(feed_forward / 32, 32)});
+  }
+  shapes.push_back({vocabulary, width, {{0, width}}});
+  return shapes;
+}
+
+class Model {
+ public:
+  Model(const std::vector<Shape>& shapes, DType dtype, Isa isa) {
+    std::int64_t widest = 0;
+    std::mt19937 generator(1);
+    std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
+    for (const Shape& shape : shapes) {
+      std::vector<float> values(static_cast<std::size_t>(shape.out * shape.in));
+      // A short period keeps the set-up quick; the kernels' time does not depend on values.
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = i < 4096 ? uniform(generator) : values[i - 4096];
+      }
+      const WeightView view = {
+          reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape.out, shape.in, shape.in, 1};
+      weights_.push_back(std::make_unique<CpuPackedLinear>(LinearSpec{{view}, shape.slices, dtype}, isa));
+      scratch_.reserve(*weights_.back());
+      widest = std::max({widest, shape.out, shape.in});
+    }
+    x_.assign(static_cast<std::size_t>(widest * kMostRows), 0.5F);
+    y_.assign(x_.size(), 0.0F);
+  }
+
+  static constexpr std::int64_t kMostRows = 64;
+
+  double megabytes() const {
+    std::size_t bytes = 0;
+    for (const auto& weight : weights_) {
+      bytes += weight->bytes();
+    }
+    return static_cast<double>(bytes) / 1e6;
+  }
+
+  void pass(std::int64_t rows, ThreadPool& pool) {
+    for (const auto& weight : weights_) {
+      const std::int64_t in = weight->in_features();
+      const std::int64_t out = weight->out_features();
+      matmul(*weight, {x_.data(), rows, in, in}, {y_.data(), rows, out, out}, scratch_, pool);
+    }
+  }
+
+  /// Adds up all bytes of the weights as 64-bit words, each thread its part of each matrix.
+  void read(ThreadPool& pool) {
+    for (const auto& weight : weights_) {
+      const auto lines = static_cast<std::int64_t>(weight->bytes() / 64);
+      pool.run([&](std::int64_t thread) {
+        const std::int64_t begin = lines * thread / pool.size();
+        const std::int64_t end = lines * (thread + 1) / pool.size();
+        sum_[static_cast<std::size_t>(thread) * 8] += read_lines(weight->panels() + begin * 64, end - begin);
+      });
+    }
+  }
+
+ private:
+  using Word2 = std::uint64_t __attribute__((vector_size(16), may_alias));
+
+  static std::uint64_t read_lines(const std::byte* data, std::int64_t lines) {
+    const auto* words = reinterpret_cast<const Word2*>(data);
+    Word2 sum[4] = {};
+    for (std::int64_t line = 0; line < lines; ++line, words += 4) {
+      sum[0] += words[0];
+      sum[1] += words[1];
+      sum[2] += words[2];
+      sum[3] += words[3];
+    }
+    const Word2 total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return total[0] + total[1];
+  }
+
+  std::vector<std::unique_ptr<CpuPackedLinear>> weights_;
+  MatmulScratch scratch_;
+  std::vector<float> x_;
+  std::vector<float> y_;
+  std::vector<std::uint64_t> sum_ = std::vector<std::uint64_t>(1024);
+};
+
+double milliseconds(auto&& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+void report(const std::string& name, Model& model, ThreadPool& pool, int repetitions) {
+  const std::vector<std::int64_t> row_counts = {1, 2, 3, 4, 5, 8, 9, 12, 16, 64};
+  std::vector<std::vector<double>> times(row_counts.size() + 1);
+  for (int repetition = -1; repetition < repetitions; ++repetition) {
+    for (std::size_t i = 0; i <= row_counts.size(); ++i) {
+      const double time =
+          milliseconds([&] { i == row_counts.size() ? model.read(pool) : model.pass(row_counts[i], pool); });
+      if (repetition >= 0) {
+        times[i].push_back(time);
+      }
+    }
+  }
+  const double read = median(times.back());
+  const double one = median(times.front());
+  fmt::print("\n{}, {:.1f} MB; plain read {:.3f} ms, {:.1f} GB/s\n", name, model.megabytes(), read,
+             model.megabytes() / read);
+  fmt::print("{:>5} {:>10} {:>9} {:>9}\n", "rows", "ms", "/ 1 row", "/ read");
+  for (std::size_t i = 0; i < row_counts.size(); ++i) {
+    const double time = median(times[i]);
+    fmt::print("{:>5} {:>10.3f} {:>9.2f} {:>9.2f}\n", row_counts[i], time, time / one, time / read);
+  }
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  using namespace specdec;
+  CLI::App app("Time of a pass over a model's matrices for 1 to 64 rows, in ratios");
+  std::string isa_name(name_of(detect_isa()));
+  std::string dtype = "bf16";
+  std::string shapes = "both";
+  int threads = 1;
+  int repetitions = 15;
+  app.add_option("--isa", isa_name, "scalar, avx2, avx512 or avx512_bf16")->capture_default_str();
+  app.add_option("--dtype", dtype, "type of the weights")->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
+  app.add_option("--shapes", shapes, "which model")
+      ->check(CLI::IsMember({"shipped", "large", "both"}))
+      ->capture_default_str();
+  app.add_option("--threads", threads, "threads")->check(CLI::Range(1, 64))->capture_default_str();
+  app.add_option("--repetitions", repetitions, "repetitions")->check(CLI::Range(1, 10000))->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const auto isa = parse_isa(isa_name);
+  if (!isa || *isa > detect_isa()) {
+    fmt::print(stderr, "--isa: found {}, expected one that this CPU has, at most {}\n", isa_name,
+               name_of(detect_isa()));
+    return 2;
+  }
+  flush_subnormals_to_zero();
+  ThreadPool pool(threads);
+  const DType type = dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  fmt::print("{} {}, {} thread(s), medians of {}\n", isa_name, dtype, threads, repetitions);
+  if (shapes != "large") {
+    Model model(llama_like(12, 256, 8, 768, 4096), type, *isa);
+    report("shipped target (12 layers, d 256, ff 768, vocabulary 4096)", model, pool, repetitions * 10);
+  }
+  if (shapes != "shipped") {
+    Model model(llama_like(3, 2048, 16, 5632, 8192), type, *isa);
+    report("large shape (3 layers, d 2048, ff 5632, vocabulary 8192)", model, pool, repetitions);
+  }
+  return 0;
+}

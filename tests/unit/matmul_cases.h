@@ -1,0 +1,107 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/matmul.h"
+
+/// Data and an independent account of the sum that Backend::matmul promises, for the tests of the kernels.
+namespace specdec::matmul_test {
+
+inline std::vector<Isa> machine_isas() {
+  std::vector<Isa> isas;
+  for (int isa = 0; isa <= static_cast<int>(detect_isa()); ++isa) {
+    isas.push_back(static_cast<Isa>(isa));
+  }
+  return isas;
+}
+
+inline constexpr DType kPackedTypes[] = {DType::kF32, DType::kBF16};
+
+inline std::string case_name(Isa isa, DType dtype) {
+  return std::string(name_of(isa)) + " " + std::string(name_of(dtype));
+}
+
+inline float round_to(DType dtype, float value) {
+  return dtype == DType::kBF16 ? bf16_to_float(float_to_bf16(value)) : value;
+}
+
+inline std::vector<float> random_floats(std::size_t count, std::uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  std::generate(values.begin(), values.end(), [&] { return normal(generator); });
+  return values;
+}
+
+/// A weight [out, in], row-major f32, with its slices.
+struct Weight {
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::vector<Range> slices;
+  std::vector<float> values;
+
+  Weight(std::int64_t outputs, std::int64_t inputs, std::uint32_t seed, std::vector<Range> ranges = {})
+      : out(outputs),
+        in(inputs),
+        slices(std::move(ranges)),
+        values(random_floats(static_cast<std::size_t>(outputs * inputs), seed)) {
+    if (slices.empty()) {
+      slices = {{0, inputs}};
+    }
+  }
+
+  WeightView view() const { return {reinterpret_cast<const std::byte*>(values.data()), DType::kF32, out, in, in, 1}; }
+  LinearSpec spec(DType dtype) const { return {{view()}, slices, dtype}; }
+};
+
+/// Slices that end at `ends`.
+inline std::vector<Range> slices_ending_at(const std::vector<std::int64_t>& ends) {
+  std::vector<Range> slices;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    slices.push_back({begin, end});
+    begin = end;
+  }
+  return slices;
+}
+
+/// y [rows, out], filled with a NaN before, so that an output that is not written is seen.
+inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads = 1) {
+  ThreadPool pool(threads);
+  MatmulScratch scratch;
+  scratch.reserve(packed);
+  const std::int64_t in = packed.in_features();
+  const std::int64_t out = packed.out_features();
+  std::vector<float> y(static_cast<std::size_t>(rows * out), std::nanf(""));
+  matmul(packed, {x, rows, in, in}, {y.data(), rows, out, out}, scratch, pool);
+  return y;
+}
+
+/// Neighbours in pairs, an odd last one passes up, until one is left; no leaves at all are -0.0.
+inline float fixed_tree(std::vector<float> level) {
+  if (level.empty()) {
+    return -0.0F;
+  }
+  while (level.size() > 1) {
+    std::vector<float> next;
+    for (std::size_t i = 0; i < level.size(); i += 2) {
+      next.push_back(i + 1 < level.size() ? level[i] + level[i + 1] : level[i]);
+    }
+    level = std::move(next);
+  }
+  return level.front();
+}
+
+/// The same bits? Tells -0.0 from 0.0 and lets a NaN equal itself.
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+}  // namespace specdec::matmul_test

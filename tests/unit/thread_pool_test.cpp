@@ -1,0 +1,60 @@
+#include "backend/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+namespace specdec {
+namespace {
+
+TEST(ThreadPool, CallsEachThreadOnceARound) {
+  for (const int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    ASSERT_EQ(pool.size(), threads);
+    std::vector<int> calls(static_cast<std::size_t>(threads));
+    constexpr int kRounds = 500;
+    for (int round = 0; round < kRounds; ++round) {
+      pool.run([&](int thread) { ++calls[static_cast<std::size_t>(thread)]; });
+    }
+    EXPECT_EQ(calls, std::vector<int>(static_cast<std::size_t>(threads), kRounds));
+  }
+}
+
+TEST(ThreadPool, TheCallerIsThreadZero) {
+  ThreadPool pool(2);
+  std::vector<std::thread::id> ids(2);
+  pool.run([&](int thread) { ids[static_cast<std::size_t>(thread)] = std::this_thread::get_id(); });
+  EXPECT_EQ(ids[0], std::this_thread::get_id());
+  EXPECT_NE(ids[1], std::this_thread::get_id());
+}
+
+TEST(ThreadPool, WakesATeamThatWentToSleep) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::vector<int> calls(3);
+    // Slow workers, so that the caller sleeps too.
+    pool.run([&](int thread) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(thread));
+      calls[static_cast<std::size_t>(thread)] = 1;
+    });
+    EXPECT_EQ(calls, std::vector<int>(3, 1));
+  }
+}
+
+TEST(ThreadPool, WorkersFlushSubnormals) {
+  flush_subnormals_to_zero();
+  ThreadPool pool(3);
+  std::vector<float> results(3, 1.0F);
+  pool.run([&](int thread) {
+    volatile float tiny = 1e-30F;
+    volatile float subnormal = 1e-40F;
+    // The product is subnormal; the second factor is one already.
+    results[static_cast<std::size_t>(thread)] = tiny * 1e-10F + subnormal * 1e20F;
+  });
+  EXPECT_EQ(results, std::vector<float>(3, 0.0F));
+}
+
+}  // namespace
+}  // namespace specdec
