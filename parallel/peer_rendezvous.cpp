@@ -12,8 +12,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <optional>
+#include <map>
 #include <span>
+#include <utility>
 
 #include "backend/error.h"
 #include "parallel/peer.h"
@@ -133,12 +134,12 @@ PeerListener::PeerListener(bool one_host) : fd_(socket(AF_INET, SOCK_STREAM | SO
 PeerListener::~PeerListener() { close(fd_); }
 
 std::vector<Peer> PeerListener::accept(int workers) {
-  std::vector<std::optional<Peer>> found(workers);
+  std::map<int, Peer> found;  // by rank
   const auto until = Clock::now() + kContactLimit;
-  for (int missing = workers; missing > 0;) {
+  while (static_cast<int>(found.size()) < workers) {
     if (!wait_for(fd_, POLLIN, until)) {
       throw Error(ErrorKind::kPeerFailed,
-                  "watchdog: " + std::to_string(missing) + " ranks did not connect to rank 0 in time");
+                  "watchdog: " + std::to_string(workers - found.size()) + " ranks did not connect to rank 0 in time");
     }
     const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) {
@@ -146,15 +147,14 @@ std::vector<Peer> PeerListener::accept(int workers) {
     }
     Peer peer(fd);
     const int rank = greet(fd, endpoint_.token, Clock::now() + kConnectLimit);
-    if (rank >= 1 && rank <= workers && !found[rank - 1]) {
+    if (rank >= 1 && rank <= workers && found.try_emplace(rank, std::move(peer)).second) {
       send_at_once(fd);
-      found[rank - 1].emplace(std::move(peer));
-      --missing;
     }
   }
   std::vector<Peer> peers;
-  for (std::optional<Peer>& peer : found) {
-    peers.push_back(std::move(*peer));
+  peers.reserve(found.size());
+  for (auto& [rank, peer] : found) {
+    peers.push_back(std::move(peer));
   }
   return peers;
 }

@@ -230,6 +230,7 @@ void Watchdog::tell(MessageKind kind, int exit_code, const std::string& text) {
 /// watchdog.
 std::optional<Culprit> Watchdog::culprit() const {
   std::vector<RankStatus> ranks;
+  ranks.reserve(watched_.size());
   for (const Watched& watched : watched_) {
     ranks.push_back({.rank = watched.rank,
                      .lost = watched.lost.has_value(),

@@ -49,6 +49,7 @@ std::vector<float> contribution(int rank, std::size_t size, unsigned seed) {
 
 std::vector<float> expected_sum(int ranks, std::size_t size, unsigned seed) {
   std::vector<std::vector<float>> all;
+  all.reserve(ranks);
   for (int r = 0; r < ranks; ++r) {
     all.push_back(contribution(r, size, seed));
   }
@@ -113,13 +114,14 @@ TEST(MpiCommunicator, ExactSumsOfCraftedIntegers) {
   for (const char* transport : {"auto", "mpi", "mpi-fast"}) {
     const auto world = session().world(transport);
     const int n = world->size();
+    const int ranks_sum = n * (n + 1) / 2;
     std::vector<float> data(5000);
     for (std::size_t i = 0; i < data.size(); ++i) {
       data[i] = static_cast<float>((world->rank() + 1) * static_cast<int>(i % 1000));
     }
     world->all_reduce(data, {});
     for (std::size_t i = 0; i < data.size(); ++i) {
-      ASSERT_EQ(data[i], static_cast<float>(n * (n + 1) / 2 * static_cast<int>(i % 1000))) << transport << " " << i;
+      ASSERT_EQ(data[i], static_cast<float>(ranks_sum * static_cast<int>(i % 1000))) << transport << " " << i;
     }
   }
 }
@@ -179,7 +181,7 @@ TEST(MpiCommunicator, SubgroupsAreGroupsOfTheirOwn) {
   }
   ASSERT_EQ(group->size(), members);
   EXPECT_EQ(group->rank(), (rank - 1) / 2);
-  float data = static_cast<float>(rank);
+  auto data = static_cast<float>(rank);
   group->all_reduce({&data, 1}, {});
   EXPECT_EQ(data, sum);
 }

@@ -25,8 +25,9 @@ RankStatus stalled(RankStatus status, double seconds) {
 void expect_culprit(const std::vector<RankStatus>& ranks, int rank, FailureCause cause) {
   const std::optional<Culprit> found = find_culprit(ranks, kDeadline);
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->rank, rank);
-  EXPECT_EQ(found->cause, cause);
+  const Culprit culprit = found.value_or(Culprit{});
+  EXPECT_EQ(culprit.rank, rank);
+  EXPECT_EQ(culprit.cause, cause);
 }
 
 TEST(Culprit, NobodyWhileAllGoOn) {
@@ -55,6 +56,7 @@ TEST(Culprit, WhoLeavesMayCloseItsSocketAndBeSilent) {
 TEST(Culprit, TheSilentOneEvenWhenAllWaitAlike) {
   // A stopped rank may have been stopped inside the collective in which the others wait for it.
   std::vector<RankStatus> ranks;
+  ranks.reserve(4);
   for (int r = 0; r < 4; ++r) {
     ranks.push_back(stalled(well(r, 5, 90, RankState::kWaiting), 31));
   }

@@ -36,6 +36,7 @@ TEST_P(ThreadCommunicator, SumsHaveTheBitsOfTheTree) {
   const int ranks = GetParam();
   for (const std::size_t size : {0, 1, 2, 7, 8, 65, 1000, 30011}) {
     std::vector<std::vector<float>> all;
+    all.reserve(ranks);
     for (int r = 0; r < ranks; ++r) {
       all.push_back(contribution(r, size));
     }
@@ -84,11 +85,12 @@ TEST_P(ThreadCommunicator, GathersAndBroadcastsInRankOrder) {
 
 TEST_P(ThreadCommunicator, ManySmallCollectivesInARow) {
   const int ranks = GetParam();
+  const int ranks_sum = ranks * (ranks - 1) / 2;
   run_ranks(ranks, [&](Communicator& group) {
     for (int i = 0; i < 200; ++i) {
-      float value = static_cast<float>(group.rank() + i);
+      auto value = static_cast<float>(group.rank() + i);
       group.all_reduce({&value, 1}, {});
-      ASSERT_EQ(value, static_cast<float>(ranks * (ranks - 1) / 2 + ranks * i));
+      ASSERT_EQ(value, static_cast<float>(ranks_sum + ranks * i));
     }
   });
 }

@@ -17,6 +17,7 @@ namespace {
 /// The tree as a formula.
 std::string formula(int leaves) {
   std::vector<std::string> places;
+  places.reserve(leaves);
   for (int i = 0; i < leaves; ++i) {
     places.push_back(std::to_string(i));
   }
@@ -117,6 +118,8 @@ TEST(Tree, StepsCarryTheTreeToEveryRank) {
   for (int ranks = 1; ranks <= 17; ++ranks) {
     std::vector<std::vector<TreeStep>> steps;
     std::vector<std::string> held;
+    steps.reserve(ranks);
+    held.reserve(ranks);
     for (int r = 0; r < ranks; ++r) {
       steps.push_back(tree_steps(r, ranks));
       held.push_back(std::to_string(r));
