@@ -114,8 +114,8 @@ constexpr double log(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   // x = 2^e m with m in [sqrt(1/2), sqrt(2)).
   const std::uint64_t shifted = bits - 0x3fe6a09e667f3bcdULL;
-  const double e = static_cast<double>(static_cast<std::int64_t>(shifted) >> 52);
-  const double m = std::bit_cast<double>(bits - (shifted & 0xfff0000000000000ULL));
+  const auto e = static_cast<double>(static_cast<std::int64_t>(shifted) >> 52);
+  const auto m = std::bit_cast<double>(bits - (shifted & 0xfff0000000000000ULL));
   // log m = 2 atanh(f / (2 + f)) with f = m - 1, in the form f - s (f - z (...)) that keeps f exact.
   const double f = m - 1.0;
   const double s = f / (2.0 + f);
