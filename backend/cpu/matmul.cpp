@@ -14,17 +14,40 @@ constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
 
-/// Bytes from one packed row to the next: an odd number of cache lines, so that 16 rows of a width that is a power of
-/// two do not fall into one set of the cache.
-std::int64_t packed_stride(const CpuPackedLinear& weight) {
-  const std::int64_t lines = (weight.steps() * weight.kernel().x_step_bytes + 63) / 64;
-  return (lines | 1) * 64;
+std::int64_t packed_row_bytes(const CpuPackedLinear& weight) { return weight.steps() * weight.kernel().x_step_bytes; }
+
+/// Packed rows, and one more that a row passes through on its way to its place between the others.
+std::size_t scratch_bytes(const CpuPackedLinear& weight) {
+  return static_cast<std::size_t>((kBlockRows + 1) * packed_row_bytes(weight));
 }
 
 void pack_row(const CpuPackedLinear& weight, const float* x, std::byte* packed) {
   const MatmulKernel& kernel = weight.kernel();
   for (const CpuPackedLinear::Run& run : weight.runs()) {
     kernel.pack(x + run.begin, run.count, packed + run.step * kernel.x_step_bytes);
+  }
+}
+
+/// to[i * stride] = from[i] for i in [0, count).
+template <typename Step>
+void spread(const std::byte* from, std::int64_t count, std::int64_t stride, std::byte* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * stride * static_cast<std::int64_t>(sizeof(Step)),
+                from + i * static_cast<std::int64_t>(sizeof(Step)), sizeof(Step));
+  }
+}
+
+/// One block of rows, in the order that MatmulJob::x states.
+void pack_block(const CpuPackedLinear& weight, ConstRows x, std::byte* packed, std::byte* one_row) {
+  if (x.rows == 1) {
+    pack_row(weight, x.row(0), packed);
+    return;
+  }
+  const std::int64_t step_bytes = weight.kernel().x_step_bytes;
+  const auto spread_row = step_bytes == 4 ? &spread<std::uint32_t> : &spread<std::uint64_t>;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    pack_row(weight, x.row(r), one_row);
+    spread_row(one_row, weight.steps(), x.rows, packed + r * step_bytes);
   }
 }
 
@@ -46,7 +69,7 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
 }
 
 void MatmulScratch::reserve(const CpuPackedLinear& weight) {
-  const auto needed = static_cast<std::size_t>(kBlockRows * packed_stride(weight));
+  const std::size_t needed = scratch_bytes(weight);
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
@@ -55,15 +78,19 @@ void MatmulScratch::reserve(const CpuPackedLinear& weight) {
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool) {
   check(x.rows == y.rows && x.cols == weight.in_features() && y.cols == weight.out_features(),
         "matmul: the shapes of x, the weight and y agree");
-  const std::int64_t stride = packed_stride(weight);
-  check(scratch.bytes() >= static_cast<std::size_t>(kBlockRows * stride), "matmul: the scratch was shown this weight");
+  const std::int64_t row_bytes = packed_row_bytes(weight);
+  const std::int64_t max_rows = weight.kernel().max_rows;
+  check(scratch.bytes() >= scratch_bytes(weight), "matmul: the scratch was shown this weight");
   const std::int64_t panels = weight.panel_count();
   const std::int64_t threads =
       std::clamp<std::int64_t>(panels * weight.panel_bytes() / kBytesPerThread, 1, pool.size());
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      pack_row(weight, x.row(first + r), scratch.data() + r * stride);
+    const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const std::int64_t row = rows * i / blocks;
+      pack_block(weight, x.slice_rows(first + row, rows * (i + 1) / blocks - row), scratch.data() + row * row_bytes,
+                 scratch.data() + kBlockRows * row_bytes);
     }
     const MatmulJob job = {.panels = weight.panels(),
                            .panel_bytes = weight.panel_bytes(),
@@ -71,8 +98,9 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
                            .slice_steps = weight.slice_steps().data(),
                            .slices = static_cast<std::int64_t>(weight.slice_steps().size()),
                            .x = scratch.data(),
-                           .x_stride = stride,
+                           .x_bytes = row_bytes,
                            .rows = rows,
+                           .blocks = blocks,
                            .y = y.row(first),
                            .y_stride = y.stride};
     const auto run = weight.kernel().run;

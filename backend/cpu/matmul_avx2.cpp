@@ -114,7 +114,7 @@ struct PairBf16 : Pair {
 
 template <class V>
 constexpr MatmulKernel make_kernel() {
-  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes};
+  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes, .max_rows = V::kMaxRows};
 }
 
 }  // namespace

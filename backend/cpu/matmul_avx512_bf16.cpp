@@ -41,6 +41,6 @@ struct Dot {
 }  // namespace
 
 const MatmulKernel kMatmulAvx512Bf16 = {
-    .run = &SkinnyMatmul<Dot>::run, .pack = &Dot::pack, .x_step_bytes = Dot::kInputBytes};
+    .run = &SkinnyMatmul<Dot>::run, .pack = &Dot::pack, .x_step_bytes = Dot::kInputBytes, .max_rows = Dot::kMaxRows};
 
 }  // namespace specdec

@@ -52,14 +52,14 @@ struct SkinnyMatmul {
         }
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
-          const typename V::Input input = V::broadcast(x + r * job.x_stride);
+          const typename V::Input input = V::broadcast(x + r * V::kInputBytes);
 #pragma GCC unroll 16
           for (int b = 0; b < B; ++b) {
             sum[r][b] = V::multiply_add(sum[r][b], w[b], input);
           }
         }
         weights += kStepBytes;
-        x += V::kInputBytes;
+        x += R * V::kInputBytes;
       }
       // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
       int at = 0;
@@ -154,18 +154,17 @@ struct SkinnyMatmul {
   };
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    const std::int64_t blocks = (job.rows + V::kMaxRows - 1) / V::kMaxRows;
     std::int64_t group = end - begin;
-    if (blocks > 1 && job.panel_bytes > 0) {
+    if (job.blocks > 1 && job.panel_bytes > 0) {
       group = kCachedBytes / job.panel_bytes;
       group = group < 1 ? 1 : group;
     }
     for (; begin < end; begin += group) {
       const std::int64_t stop = end - begin < group ? end : begin + group;
-      for (std::int64_t i = 0; i < blocks; ++i) {
-        const std::int64_t row = job.rows * i / blocks;
-        const std::int64_t rows = job.rows * (i + 1) / blocks - row;
-        rows_table()[rows - 1](job, job.x + row * job.x_stride, job.y + row * job.y_stride, begin, stop);
+      for (std::int64_t i = 0; i < job.blocks; ++i) {
+        const std::int64_t row = job.rows * i / job.blocks;
+        const std::int64_t rows = job.rows * (i + 1) / job.blocks - row;
+        rows_table()[rows - 1](job, job.x + row * job.x_bytes, job.y + row * job.y_stride, begin, stop);
       }
     }
   }

@@ -17,9 +17,12 @@ struct MatmulJob {
   std::int64_t outputs;             ///< of the whole matrix
   const std::int64_t* slice_steps;  ///< [slices]
   std::int64_t slices;
-  const std::byte* x;     ///< packed rows
-  std::int64_t x_stride;  ///< bytes from row to row
+  /// Rows are cut into `blocks` blocks, block i being rows [rows * i / blocks, rows * (i + 1) / blocks). Of each step, a block
+  /// holds the inputs of its rows side by side, so that a kernel reads x front to back too.
+  const std::byte* x;
+  std::int64_t x_bytes;  ///< of one row
   std::int64_t rows;
+  std::int64_t blocks;
   float* y;               ///< [rows, outputs]
   std::int64_t y_stride;  ///< elements
 };
@@ -31,6 +34,8 @@ struct MatmulKernel {
   void (*pack)(const float* x, std::int64_t count, std::byte* packed);
   /// Bytes of packed x for one step of a panel.
   std::int64_t x_step_bytes;
+  /// Rows of a block.
+  std::int64_t max_rows;
 };
 
 extern const MatmulKernel kMatmulScalarF32;
