@@ -286,7 +286,7 @@ std::string_view last_part(std::string_view name) { return name.substr(name.rfin
 }  // namespace
 
 std::string ConfigPlace::at(const YAML::Node& node, std::string_view key) const {
-  const int line = node.Mark().line;
+  const int line = node.IsNull() && null_line >= 0 ? null_line : node.Mark().line;
   return has_lines && line >= 0 ? fmt::format("{}:{}: {}", name, line + 1, key) : fmt::format("{}: {}", name, key);
 }
 
@@ -326,15 +326,25 @@ std::string suggestion(std::string_view name, std::span<const std::string> candi
   std::size_t best = std::max<std::size_t>(2, probe.size() / 4) + 1;
   std::string_view nearest;
   for (const std::string& candidate : candidates) {
-    // A key in the wrong section is as near as its last part.
-    const std::size_t distance =
-        std::min(edit_distance(probe, candidate), edit_distance(last_part(probe), last_part(candidate)) + 1);
+    const std::size_t distance = edit_distance(probe, candidate);
     if (distance < best && distance < candidate.size()) {
       best = distance;
       nearest = candidate;
     }
   }
   return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
+}
+
+std::string key_suggestion(std::string_view name) {
+  const std::vector<std::string> names = key_names();
+  if (const std::string near = suggestion(name, names); !near.empty()) return near;
+  std::vector<std::string> parts;
+  for (const std::string& full : names) parts.emplace_back(last_part(full));
+  const std::string part = suggestion(last_part(name), parts);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (part == fmt::format("; did you mean '{}'?", parts[i])) return fmt::format("; did you mean '{}'?", names[i]);
+  }
+  return {};
 }
 
 std::string configuration_page() {

@@ -23,6 +23,7 @@ struct ConfigPlace {
   std::string name;                 ///< the file, or "--set"
   std::filesystem::path directory;  ///< where the prompt files that it names are looked up
   bool has_lines = true;            ///< false for --set: errors then name no line
+  int null_line = -1;               ///< for a key without a value: YAML marks only what follows it
 
   /// "NAME:LINE: KEY", or without the line.
   std::string at(const YAML::Node& node, std::string_view key) const;
@@ -51,6 +52,8 @@ const std::vector<ConfigKey>& config_keys();
 const ConfigKey* find_key(std::string_view name);
 /// "; did you mean 'decode.k'?", or nothing when no candidate is near.
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
+/// The same among key_names(); a key in the wrong section is found by its last part.
+std::string key_suggestion(std::string_view name);
 /// The names of all keys and sections.
 std::vector<std::string> key_names();
 /// docs/configuration.md as it must be.

@@ -21,12 +21,14 @@ void assign_key(LoadedConfig& config, const std::string& name, const YAML::Node&
   const ConfigKey* key = find_key(name);
   const std::string where = place.at(key_node, "");
   if (key == nullptr) {
-    throw_bad_input(fmt::format("{}unknown key '{}'{}", where, name.substr(0, 80), suggestion(name, key_names())));
+    throw_bad_input(fmt::format("{}unknown key '{}'{}", where, name.substr(0, 80), key_suggestion(name)));
   }
   if (!config.given.insert(name).second) {
     throw_bad_input(fmt::format("{}duplicate key '{}', expected it once", where, name));
   }
-  key->assign(config.run, value, place);
+  ConfigPlace here = place;
+  here.null_line = key_node.Mark().line;
+  key->assign(config.run, value, here);
 }
 
 void assign_map(LoadedConfig& config, const YAML::Node& map, const ConfigPlace& place) {
@@ -41,7 +43,7 @@ void assign_map(LoadedConfig& config, const YAML::Node& map, const ConfigPlace& 
     if (!sections.insert(name).second) {
       throw_bad_input(fmt::format("{}duplicate key '{}', expected it once", place.at(entry.first, ""), name));
     }
-    if (!entry.second.IsMap()) reject(place, entry.second, name, describe(entry.second), "a map of keys");
+    if (!entry.second.IsMap()) reject(place, entry.first, name, describe(entry.second), "a map of keys");
     for (const auto& inner : entry.second) {
       if (!inner.first.IsScalar()) reject(place, inner.first, name, describe(inner.first), "a name");
       assign_key(config, name + "." + inner.first.Scalar(), inner.first, inner.second, place);
