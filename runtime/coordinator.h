@@ -18,8 +18,8 @@ namespace specdec {
 /// When a continuation ends.
 struct EndRules {
   std::int64_t max_new_tokens = 128;
-  std::vector<Token> eos;          ///< empty when they are to be ignored
-  std::vector<std::string> stop;   ///< strings; the text ends before the first one, also inside an accepted block
+  std::vector<Token> eos;         ///< empty when they are to be ignored
+  std::vector<std::string> stop;  ///< strings; the text ends before the first one, also inside an accepted block
 };
 
 /// Hears what is decided as it is decided.

@@ -29,7 +29,8 @@ struct Verdict {
 /// so with temperature alone every rank knows by itself which row travels.
 class Decision {
  public:
-  Decision(ParallelHead& head, bool is_root, const SamplingParams& sampling, const Verifier& verifier, std::uint64_t seed);
+  Decision(ParallelHead& head, bool is_root, const SamplingParams& sampling, const Verifier& verifier,
+           std::uint64_t seed);
 
   /// `logits` [1 + K, local vocabulary] of the rows of `round`, whose first row is at `position`. `draft` holds the distributions of the
   /// drafted tokens; only rank 0 has them, the others pass an empty block.

@@ -44,8 +44,8 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
       channel_(world, config.decode.k) {
   const Isa isa = agree_on_isa();
   agree(world_, [&] {
-    backend_ = make_backend(
-        {.name = config_.backend, .isa = isa, .threads = static_cast<int>(config_.parallel.threads)});
+    backend_ =
+        make_backend({.name = config_.backend, .isa = isa, .threads = static_cast<int>(config_.parallel.threads)});
     load();
     if (world_.rank() == 0) {
       load_draft_and_prompts();

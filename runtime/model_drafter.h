@@ -33,7 +33,7 @@ class ModelDrafter final : public Drafter {
   std::vector<Token> pending_;  ///< tokens of the cache's pending rows
   std::vector<std::int32_t> position_;
   std::vector<std::int32_t> parent_;
-  std::vector<float> logits_;   ///< one row on the host
+  std::vector<float> logits_;  ///< one row on the host
 };
 
 }  // namespace specdec

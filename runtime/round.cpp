@@ -27,8 +27,9 @@ RoundChannel::RoundChannel(Communicator& control, std::int64_t max_drafted)
 void RoundChannel::exchange(Round& round) {
   if (is_root()) {
     check(round.drafted() <= max_drafted_, "RoundChannel: more tokens drafted than the job's largest K");
-    const WireHeader header{static_cast<std::int32_t>(round.action), round.sequence, round.number,
-                            round.kept, round.count, static_cast<std::int32_t>(round.rows.size())};
+    const WireHeader header{
+        static_cast<std::int32_t>(round.action),     round.sequence, round.number, round.kept, round.count,
+        static_cast<std::int32_t>(round.rows.size())};
     std::memcpy(wire_.data(), &header, sizeof header);
     std::memcpy(wire_.data() + sizeof header, round.rows.data(), round.rows.size() * sizeof(RoundRow));
   }

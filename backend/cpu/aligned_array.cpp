@@ -11,9 +11,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -34,8 +32,6 @@ AlignedArray::AlignedArray(std::size_t bytes) : bytes_(bytes) {
   std::memset(memory, 0, reserved);
 }
 
-void AlignedArray::Free::operator()(std::byte* data) const {
-  std::free(data);
-}
+void AlignedArray::Free::operator()(std::byte* data) const { std::free(data); }
 
 }  // namespace specdec

@@ -23,9 +23,7 @@ Isa detect_isa() {
   return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512;
 }
 
-std::string_view name_of(Isa isa) {
-  return kNames.at(static_cast<std::size_t>(isa));
-}
+std::string_view name_of(Isa isa) { return kNames.at(static_cast<std::size_t>(isa)); }
 
 std::optional<Isa> parse_isa(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {

@@ -76,8 +76,8 @@ void run(const Options& options) {
   const auto time_rows = [&](std::size_t which) {
     const auto rows = static_cast<std::size_t>(row_counts[which]);
     const double start = now_seconds();
-    model.forward({std::span(prompt).first(rows), std::span(position).first(rows), std::span(parent).first(rows)}, cache,
-                  LogitRows::kAll, Stream{});
+    model.forward({std::span(prompt).first(rows), std::span(position).first(rows), std::span(parent).first(rows)},
+                  cache, LogitRows::kAll, Stream{});
     seconds[which].push_back(now_seconds() - start);
     cache.commit_prefix(0);
   };
@@ -97,8 +97,9 @@ void run(const Options& options) {
 
   const double one = median(seconds[0]);
   const double read = median(read_seconds);
-  nlohmann::json result{{"model", options.model}, {"backend", backend->description()}, {"bytes", model.weight_bytes()},
-                        {"plain_read_ms", read * 1e3}, {"one_row_over_plain_read", one / read}, {"rows", nlohmann::json::array()}};
+  nlohmann::json result{
+      {"model", options.model},      {"backend", backend->description()},     {"bytes", model.weight_bytes()},
+      {"plain_read_ms", read * 1e3}, {"one_row_over_plain_read", one / read}, {"rows", nlohmann::json::array()}};
   fmt::print("{}: {}, {} after {} tokens of context\n", std::filesystem::path(options.model).filename().string(),
              backend->description(), options.dtype, options.context);
   fmt::print("{:>5} {:>10} {:>12}\n", "rows", "ms", "over 1 row");

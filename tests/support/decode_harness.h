@@ -18,10 +18,10 @@
 namespace specdec::testing {
 
 enum class DraftKind : std::uint8_t {
-  kNone,     ///< autoregressive
-  kModel,    ///< the model in `draft`
-  kRandom,   ///< uniform tokens, drawn with q = 1 / vocabulary (a point mass each when greedy)
-  kTarget,   ///< the target itself, on one rank
+  kNone,    ///< autoregressive
+  kModel,   ///< the model in `draft`
+  kRandom,  ///< uniform tokens, drawn with q = 1 / vocabulary (a point mass each when greedy)
+  kTarget,  ///< the target itself, on one rank
 };
 
 struct DecodeCase {
@@ -37,11 +37,12 @@ struct DecodeCase {
 };
 
 struct DecodeResult {
-  std::vector<Token> tokens;       ///< on rank 0
-  std::string finish_reason;       ///< on rank 0
-  std::vector<LoopRecord> loops;   ///< on rank 0
-  Range vocabulary;                ///< of this rank's logits
-  std::map<std::int64_t, std::vector<float>> logits;  ///< by position, the last pass over it: that of the token which stood
+  std::vector<Token> tokens;      ///< on rank 0
+  std::string finish_reason;      ///< on rank 0
+  std::vector<LoopRecord> loops;  ///< on rank 0
+  Range vocabulary;               ///< of this rank's logits
+  std::map<std::int64_t, std::vector<float>>
+      logits;  ///< by position, the last pass over it: that of the token which stood
 };
 
 /// A job on one rank: models loaded once, many prompts and settings run through it. Every rank of `group` makes one and calls
@@ -52,7 +53,8 @@ class DecodeRank {
   ~DecodeRank();
 
   /// `keep_logits`: fill DecodeResult::logits.
-  DecodeResult run(const DecodeCase& settings, const std::vector<Token>& prompt, std::uint32_t sequence, bool keep_logits);
+  DecodeResult run(const DecodeCase& settings, const std::vector<Token>& prompt, std::uint32_t sequence,
+                   bool keep_logits);
 
  private:
   struct State;

@@ -68,7 +68,8 @@ GreedySubject make_random_subject(const std::string& family, const std::filesyst
     model.heads = 10;
     model.vocabulary = 323;
   }
-  GreedySubject subject{.name = family, .target = directory / (family + "-target"), .draft = directory / (family + "-draft")};
+  GreedySubject subject{
+      .name = family, .target = directory / (family + "-target"), .draft = directory / (family + "-draft")};
   write_random_model(model, subject.target);
   model.noise = 0.25F;
   write_random_model(model, subject.draft);
@@ -102,8 +103,8 @@ GreedySubject make_shipped_subject() {
   return subject;
 }
 
-GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subject, const std::vector<std::int64_t>& ks,
-                                  int threads) {
+GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subject,
+                                  const std::vector<std::int64_t>& ks, int threads) {
   GreedyCoverage coverage;
   const DecodeCase base{.target = subject.target, .draft = subject.draft, .threads = threads};
   DecodeRank rank(group, base);
@@ -117,10 +118,10 @@ GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subj
         settings.kind = kind;
         settings.k = k;
         const DecodeResult found = rank.run(settings, prompt.ids, 0, true);
-        const std::string what = subject.name + ", prompt " + std::to_string(p) + ", K " + std::to_string(k) + ", draft " +
-                                 std::to_string(static_cast<int>(kind)) + ", rank " + std::to_string(group.rank()) + " of " +
-                                 std::to_string(group.size()) + " (" + std::string(group.transport()) + "), " +
-                                 std::to_string(threads) + " threads";
+        const std::string what = subject.name + ", prompt " + std::to_string(p) + ", K " + std::to_string(k) +
+                                 ", draft " + std::to_string(static_cast<int>(kind)) + ", rank " +
+                                 std::to_string(group.rank()) + " of " + std::to_string(group.size()) + " (" +
+                                 std::string(group.transport()) + "), " + std::to_string(threads) + " threads";
         expect_same(subject.reference[p], found, static_cast<std::int64_t>(prompt.ids.size()), is_root, what);
         for (const LoopRecord& loop : found.loops) {
           coverage.accepted += loop.accepted;

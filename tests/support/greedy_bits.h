@@ -35,7 +35,7 @@ struct GreedyCoverage {
   std::int64_t rejected = 0;
   std::int64_t runs = 0;
 };
-GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subject, const std::vector<std::int64_t>& ks,
-                                  int threads);
+GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subject,
+                                  const std::vector<std::int64_t>& ks, int threads);
 
 }  // namespace specdec::testing

@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 /// Collects tensors and writes them as one safetensors file.
 class SafetensorsWriter {
  public:
-  explicit SafetensorsWriter(const RandomModel& model) : engine_(model.seed), other_(model.seed + 7919), noise_(model.noise) {}
+  explicit SafetensorsWriter(const RandomModel& model)
+      : engine_(model.seed), other_(model.seed + 7919), noise_(model.noise) {}
 
   void add(const std::string& name, std::vector<std::int64_t> shape, float mean, float deviation) {
     std::int64_t count = 1;
@@ -111,14 +112,10 @@ Json write_gpt2(const RandomModel& m, SafetensorsWriter& w) {
   }
   w.add("ln_f.weight", {m.d_model}, 1, 0.1F);
   w.add("ln_f.bias", {m.d_model}, 0, 0.1F);
-  return {{"model_type", "gpt2"},
-          {"n_embd", m.d_model},
-          {"n_layer", m.layers},
-          {"n_head", m.heads},
-          {"n_inner", m.feed_forward},
-          {"vocab_size", m.vocabulary},
-          {"n_positions", m.context},
-          {"activation_function", "gelu_new"},
+  return {{"model_type", "gpt2"},      {"n_embd", m.d_model},
+          {"n_layer", m.layers},       {"n_head", m.heads},
+          {"n_inner", m.feed_forward}, {"vocab_size", m.vocabulary},
+          {"n_positions", m.context},  {"activation_function", "gelu_new"},
           {"layer_norm_epsilon", 1e-5}};
 }
 

@@ -39,8 +39,15 @@ std::size_t bin_of(Token a, Token b, Token c) {
 TEST_P(SamplingDistribution, FirstThreeTokens) {
   const auto& [ranks, setting] = GetParam();
   const TemporaryDirectory directory;
-  RandomModel model{.layers = 1, .d_model = 16, .heads = 4, .kv_heads = 2, .head_dim = 4, .feed_forward = 64,
-                    .vocabulary = 130, .context = 8, .seed = 11};
+  RandomModel model{.layers = 1,
+                    .d_model = 16,
+                    .heads = 4,
+                    .kv_heads = 2,
+                    .head_dim = 4,
+                    .feed_forward = 64,
+                    .vocabulary = 130,
+                    .context = 8,
+                    .seed = 11};
   write_random_model(model, directory.path() / "target");
   model.noise = 0.4F;
   write_random_model(model, directory.path() / "draft");
