@@ -91,9 +91,8 @@ MpiSession::MpiSession(int& argc, char**& argv, std::string program) : program_(
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
-  const std::vector<std::string> hosts = host_names(size_);
-  host_ = hosts[rank_];
-  watchdog_ = std::make_unique<Watchdog>(signals_, progress_, program_, rank_, hosts, contact_peers(rank_, size_));
+  hosts_ = host_names(size_);
+  watchdog_ = std::make_unique<Watchdog>(signals_, progress_, program_, rank_, hosts_, contact_peers(rank_, size_));
 }
 
 MpiSession::~MpiSession() {

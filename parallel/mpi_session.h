@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/error.h"
 #include "parallel/communicator.h"
@@ -26,7 +27,9 @@ class MpiSession {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const std::string& host() const { return host_; }
+  const std::string& host() const { return hosts_[rank_]; }
+  /// Of every rank, in order of rank; the same list everywhere.
+  const std::vector<std::string>& hosts() const { return hosts_; }
   const std::string& program() const { return program_; }
   Progress& progress() { return progress_; }
 
@@ -47,7 +50,7 @@ class MpiSession {
   JobSignals signals_;  // first: before MPI starts its threads
   Progress progress_;
   std::string program_;
-  std::string host_;
+  std::vector<std::string> hosts_;
   int rank_ = 0;
   int size_ = 1;
   std::unique_ptr<Watchdog> watchdog_;

@@ -22,10 +22,8 @@ Coordinator::Coordinator(Scorer& scorer, RoundChannel& channel, Drafter* drafter
 /// One prompt on its way.
 class Coordinator::Sequence {
  public:
-  Sequence(Coordinator& owner, std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids)
+  Sequence(Coordinator& owner, std::uint32_t sequence, std::span<const Token> prompt_ids)
       : owner_(owner), sequence_(sequence), text_(owner.tokenizer_, owner.rules_.stop) {
-    output_.prompt = prompt;
-    output_.prompt_ids.assign(prompt_ids.begin(), prompt_ids.end());
     history_.assign(prompt_ids.begin(), prompt_ids.end());
     const std::int64_t room = owner.scorer_.context() - static_cast<std::int64_t>(history_.size());
     check(!history_.empty() && room > 0, "Coordinator: prompt empty or as long as the context");
@@ -33,29 +31,23 @@ class Coordinator::Sequence {
     limit_reason_ = owner.rules_.max_new_tokens <= room ? "length" : "context";
   }
 
-  void run(OutputSink& sink) {
-    sink.begin_output(output_);
+  /// Returns why it ended.
+  const std::string& run(OutputSink& sink) {
     const double start = now_seconds();
     begin();
-    output_.prefill = now_seconds() - start;
-    while (output_.finish_reason.empty()) {
+    sink.prefilled(now_seconds() - start);
+    while (finish_reason_.empty()) {
       if (remaining_ == 0) {
-        output_.finish_reason = limit_reason_;
+        finish_reason_ = limit_reason_;
       } else if (owner_.interrupted_()) {
-        output_.finish_reason = "interrupted";
+        finish_reason_ = "interrupted";
       } else {
         run_round(sink);
-        if (output_.ttft == 0) {
-          output_.ttft = now_seconds() - start;
-        }
       }
     }
-    const std::string tail = output_.finish_reason == "stop" ? std::string() : text_.finish();
-    output_.text += tail;
-    sink.finish_output(output_, tail);
+    sink.finish_output(finish_reason_, text_.finish());
+    return finish_reason_;
   }
-
-  bool interrupted() const { return output_.finish_reason == "interrupted"; }
 
  private:
   void begin() {
@@ -116,8 +108,7 @@ class Coordinator::Sequence {
     loop.total = now_seconds() - start;
 
     owner_.draft_length_.observe({.drafted = k, .reached = verdict.reached, .accepted = verdict.accepted});
-    output_.loops.push_back(loop);
-    sink.append(std::span(output_.token_ids).last(static_cast<std::size_t>(loop.emitted)), round_text_, loop);
+    sink.append(std::span(history_).last(static_cast<std::size_t>(loop.emitted)), round_text_, loop);
     owner_.round_.kept = static_cast<std::int32_t>(verdict.accepted + 1);
     ++owner_.round_.number;
   }
@@ -134,39 +125,36 @@ class Coordinator::Sequence {
   /// Takes the tokens that stand, one by one, until one of them ends the text.
   void accept(const Verdict& verdict, const DraftBlock& block, LoopRecord& loop) {
     round_text_.clear();
-    for (std::int64_t i = 0; i <= verdict.accepted && output_.finish_reason.empty(); ++i) {
+    for (std::int64_t i = 0; i <= verdict.accepted && finish_reason_.empty(); ++i) {
       const Token token = i < verdict.accepted ? block.tokens[static_cast<std::size_t>(i)] : verdict.next;
       history_.push_back(token);
-      output_.token_ids.push_back(token);
       ++loop.emitted;
       --remaining_;
       if (std::ranges::find(owner_.rules_.eos, token) != owner_.rules_.eos.end()) {
-        output_.finish_reason = "eos";
+        finish_reason_ = "eos";
         break;
       }
       round_text_ += text_.push(token);
       if (text_.stopped()) {
-        output_.finish_reason = "stop";
+        finish_reason_ = "stop";
       }
     }
-    output_.text += round_text_;
   }
 
   Coordinator& owner_;
   std::uint32_t sequence_;
   TextStream text_;
-  OutputRecord output_;
   std::vector<Token> history_;  ///< prompt and all tokens that stand
   std::string round_text_;
   std::int64_t remaining_ = 0;  ///< tokens that may still come
   std::string limit_reason_;
+  std::string finish_reason_;
 };
 
 bool Coordinator::generate(std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids,
                            OutputSink& sink) {
-  Sequence run(*this, sequence, prompt, prompt_ids);
-  run.run(sink);
-  return !run.interrupted();
+  sink.begin_output(prompt, prompt_ids);
+  return Sequence(*this, sequence, prompt_ids).run(sink) != "interrupted";
 }
 
 void end_job(RoundChannel& channel) {

@@ -26,11 +26,13 @@ struct EndRules {
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  virtual void begin_output(const OutputRecord& output) = 0;
+  virtual void begin_output(const std::string& prompt, std::span<const Token> prompt_ids) = 0;
+  /// The prompt is in the caches of target and draft.
+  virtual void prefilled(double seconds) = 0;
   /// One round's tokens, the text that became certain with them, and where its time went.
   virtual void append(std::span<const Token> tokens, const std::string& text, const LoopRecord& loop) = 0;
-  /// `text`: what was held back until the end.
-  virtual void finish_output(const OutputRecord& output, const std::string& text) = 0;
+  /// `reason`: "length", "eos", "stop", "context" or "interrupted". `text`: what was held back until the end.
+  virtual void finish_output(const std::string& reason, const std::string& text) = 0;
 };
 
 /// Rank 0 of a job: drafts, sends the round, scores with the others, accepts, emits (docs/protocol.md, "The round").

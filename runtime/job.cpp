@@ -29,19 +29,21 @@ namespace {
 /// For runs whose output nobody wants.
 class NoSink final : public OutputSink {
  public:
-  void begin_output(const OutputRecord&) override {}
+  void begin_output(const std::string&, std::span<const Token>) override {}
+  void prefilled(double) override {}
   void append(std::span<const Token>, const std::string&, const LoopRecord&) override {}
-  void finish_output(const OutputRecord&, const std::string&) override {}
+  void finish_output(const std::string&, const std::string&) override {}
 };
 
 }  // namespace
 
-Job::Job(const RunConfig& config, Communicator& world, Communicator& target_group, std::function<bool()> interrupted)
+Job::Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
+         std::function<bool()> interrupted)
     : config_(config),
       world_(world),
       target_group_(target_group),
       interrupted_(std::move(interrupted)),
-      channel_(world, config.decode.k) {
+      channel_(world, progress, config.decode.k) {
   const Isa isa = agree_on_isa();
   agree(world_, [&] {
     backend_ =
@@ -57,6 +59,20 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
 }
 
 Job::~Job() = default;
+
+MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
+  MachineRecord machine{.ranks = world_.size(),
+                        .threads = config_.parallel.threads,
+                        .backend = backend_->description(),
+                        .transport = std::string(target_group_.transport()),
+                        .dtype = std::string(name_of(config_.dtype))};
+  for (const std::string& host : hosts) {
+    if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
+      machine.hosts.push_back(host);
+    }
+  }
+  return machine;
+}
 
 /// The weakest of all ranks, since the bits depend on it; and no stronger than the configuration asks for.
 Isa Job::agree_on_isa() const {

@@ -16,6 +16,7 @@
 #include "runtime/config.h"
 #include "runtime/coordinator.h"
 #include "runtime/decision.h"
+#include "runtime/record.h"
 #include "runtime/round.h"
 #include "runtime/scorer.h"
 #include "runtime/verifier.h"
@@ -33,14 +34,15 @@ struct EncodedPrompt {
 class Job {
  public:
   /// `world`: all ranks, for control messages; `target_group`: the ranks that the target is cut over, with the same rank 0.
-  Job(const RunConfig& config, Communicator& world, Communicator& target_group, std::function<bool()> interrupted);
+  /// `interrupted` is asked once a round on rank 0.
+  Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
+      std::function<bool()> interrupted);
   ~Job();
 
   /// On rank 0 the prompts as ids; empty elsewhere.
   const std::vector<EncodedPrompt>& prompts() const { return prompts_; }
-  const Backend& backend() const { return *backend_; }
-  /// Bytes of weights that a pass reads on this rank.
-  std::size_t target_bytes() const { return target_->weight_bytes(); }
+  /// What the job runs on, for reports; `hosts` of every rank.
+  MachineRecord machine(const std::vector<std::string>& hosts) const;
 
   /// On rank 0: continues prompt `index` with `method`, telling `sink`. False when the user interrupted it.
   bool generate(Method method, std::size_t index, OutputSink& sink);

@@ -1,5 +1,6 @@
 #include "runtime/journal.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backend/error.h"
@@ -14,7 +15,7 @@ RunJournal::RunJournal(RunConfig config, MachineRecord machine) {
 
 RunRecord& RunJournal::run() {
   check(!job_.runs.empty(), "journal: begin_run comes first");
-  return job_.runs.back();
+  return job_.runs[run_];
 }
 
 OutputRecord& RunJournal::output() {
@@ -24,10 +25,14 @@ OutputRecord& RunJournal::output() {
 
 void RunJournal::begin_run(Method method, std::int64_t k) {
   const std::scoped_lock lock(mutex_);
-  RunRecord record;
-  record.method = name_of(method);
-  record.k = k;
-  job_.runs.push_back(std::move(record));
+  const auto known = std::ranges::find(job_.runs, name_of(method), &RunRecord::method);
+  run_ = static_cast<std::size_t>(known - job_.runs.begin());
+  if (known == job_.runs.end()) {
+    RunRecord record;
+    record.method = name_of(method);
+    record.k = k;
+    job_.runs.push_back(std::move(record));
+  }
 }
 
 void RunJournal::begin_output(std::string prompt, std::vector<Token> prompt_ids) {
@@ -67,9 +72,10 @@ void RunJournal::finish(JobStatus status, std::string error) {
   const std::scoped_lock lock(mutex_);
   job_.status = status;
   job_.error = std::move(error);
-  if (!job_.runs.empty() && !job_.runs.back().outputs.empty() &&
-      job_.runs.back().outputs.back().finish_reason.empty()) {
-    job_.runs.back().outputs.back().finish_reason = "interrupted";
+  for (RunRecord& record : job_.runs) {
+    if (!record.outputs.empty() && record.outputs.back().finish_reason.empty()) {
+      record.outputs.back().finish_reason = "interrupted";
+    }
   }
 }
 

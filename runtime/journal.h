@@ -17,8 +17,8 @@ class RunJournal {
  public:
   explicit RunJournal(RunConfig config, MachineRecord machine = {});
 
-  /// The methods' and outputs' records are appended to; begin_output belongs to the last begun run, append and finish_output to
-  /// the last begun output. Calls out of order throw kInternal.
+  /// What follows belongs to the run of `method`, which is begun with the first call: methods may take turns, prompt by prompt.
+  /// begin_output appends to that run, append and finish_output to its last output. Calls out of order throw kInternal.
   void begin_run(Method method, std::int64_t k);
   void begin_output(std::string prompt, std::vector<Token> prompt_ids);
   /// Seconds of the prompt's prefill; set before the first append.
@@ -43,6 +43,7 @@ class RunJournal {
 
   mutable std::mutex mutex_;
   JobRecord job_;
+  std::size_t run_ = 0;  ///< the run that is being written
 };
 
 }  // namespace specdec

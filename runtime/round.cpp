@@ -19,12 +19,14 @@ static_assert(sizeof(WireHeader) == 24 && sizeof(RoundRow) == 12, "the wire form
 
 }  // namespace
 
-RoundChannel::RoundChannel(Communicator& control, std::int64_t max_drafted)
+RoundChannel::RoundChannel(Communicator& control, Progress& progress, std::int64_t max_drafted)
     : control_(control),
+      progress_(progress),
       max_drafted_(max_drafted),
       wire_(sizeof(WireHeader) + static_cast<std::size_t>(max_drafted + 1) * sizeof(RoundRow)) {}
 
 void RoundChannel::exchange(Round& round) {
+  progress_.enter_round(++exchanged_);
   if (is_root()) {
     check(round.drafted() <= max_drafted_, "RoundChannel: more tokens drafted than the job's largest K");
     const WireHeader header{

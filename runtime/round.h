@@ -7,6 +7,7 @@
 
 #include "models/config.h"
 #include "parallel/communicator.h"
+#include "parallel/progress.h"
 
 /// The one control message of a round (docs/protocol.md, "The round").
 namespace specdec {
@@ -38,8 +39,8 @@ struct Round {
 /// Carries rounds from rank 0 to all others: one broadcast of a fixed size each, whatever K a round has.
 class RoundChannel {
  public:
-  /// `max_drafted`: the largest K of the job, equal on all ranks.
-  RoundChannel(Communicator& control, std::int64_t max_drafted);
+  /// `max_drafted`: the largest K of the job, equal on all ranks. Each exchange is noted in `progress`.
+  RoundChannel(Communicator& control, Progress& progress, std::int64_t max_drafted);
 
   /// On rank 0 sends `round`; on the others overwrites it with what rank 0 sent.
   void exchange(Round& round);
@@ -51,7 +52,9 @@ class RoundChannel {
 
  private:
   Communicator& control_;
+  Progress& progress_;
   std::int64_t max_drafted_;
+  std::uint64_t exchanged_ = 0;
   std::vector<std::byte> wire_;
 };
 

@@ -43,14 +43,13 @@ class RandomDrafter final : public Drafter {
 class Collect final : public OutputSink {
  public:
   explicit Collect(DecodeResult& result) : result_(result) {}
-  void begin_output(const OutputRecord&) override {}
+  void begin_output(const std::string&, std::span<const Token>) override {}
+  void prefilled(double) override {}
   void append(std::span<const Token> tokens, const std::string&, const LoopRecord& loop) override {
     result_.tokens.insert(result_.tokens.end(), tokens.begin(), tokens.end());
     result_.loops.push_back(loop);
   }
-  void finish_output(const OutputRecord& output, const std::string&) override {
-    result_.finish_reason = output.finish_reason;
-  }
+  void finish_output(const std::string& reason, const std::string&) override { result_.finish_reason = reason; }
 
  private:
   DecodeResult& result_;
@@ -74,7 +73,7 @@ struct DecodeRank::State {
         options{.dtype = base.dtype, .max_rows = kMaxDrafted + 1},
         checkpoint(base.target),
         target(load_model_config(base.target), checkpoint, *backend, group, options),
-        channel(world, kMaxDrafted) {
+        channel(world, progress, kMaxDrafted) {
     if (world.rank() == 0) {
       itself = std::make_unique<LocalModel>(base.target, *backend, options);
       if (!base.draft.empty()) {
@@ -102,6 +101,7 @@ struct DecodeRank::State {
   TransformerOptions options;
   Checkpoint checkpoint;
   Transformer target;
+  Progress progress;
   RoundChannel channel;
   std::unique_ptr<LocalModel> itself;
   std::unique_ptr<LocalModel> draft;

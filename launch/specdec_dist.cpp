@@ -1,0 +1,115 @@
+/// Generates text with a target model cut over the ranks of an MPI job and a draft model on rank 0, and says how much faster
+/// that was than without the draft, and why.
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "backend/error.h"
+#include "parallel/agree.h"
+#include "parallel/program.h"
+#include "runtime/cli.h"
+#include "runtime/config_load.h"
+#include "runtime/job.h"
+#include "runtime/journal.h"
+#include "runtime/report.h"
+#include "runtime/stdout_text.h"
+
+namespace specdec {
+namespace {
+
+/// Writes down what a run emits and, for the run whose text is wanted, streams it.
+class Transcript final : public OutputSink {
+ public:
+  Transcript(RunJournal& journal, bool stream) : journal_(journal), stream_(stream) {}
+
+  void begin_output(const std::string& prompt, std::span<const Token> prompt_ids) override {
+    journal_.begin_output(prompt, {prompt_ids.begin(), prompt_ids.end()});
+  }
+  void prefilled(double seconds) override { journal_.set_prefill(seconds); }
+  void append(std::span<const Token> tokens, const std::string& text, const LoopRecord& loop) override {
+    journal_.append(tokens, text, loop);
+    stream(text);
+  }
+  void finish_output(const std::string& reason, const std::string& text) override {
+    journal_.finish_output(reason, text);
+    stream(text + "\n");
+  }
+
+ private:
+  void stream(std::string_view text) { stream_ = stream_ && write_text(text); }
+
+  RunJournal& journal_;
+  bool stream_;
+};
+
+/// Decodes all prompts. With `compare` the methods take turns prompt by prompt, so that drifts of the machine fall on both alike; the
+/// text that streams is the configured method's. False when the user interrupted it.
+bool decode(Job& job, const RunConfig& config, bool stream, RunJournal& journal) {
+  std::vector<Method> methods{config.decode.method};
+  if (config.compare) {
+    methods.push_back(config.decode.method == Method::kSpeculative ? Method::kAutoregressive : Method::kSpeculative);
+  }
+  for (std::size_t prompt = 0; prompt < job.prompts().size(); ++prompt) {
+    for (const Method method : methods) {
+      journal.begin_run(method, method == Method::kSpeculative ? config.decode.k : 0);
+      Transcript transcript(journal, stream && method == config.decode.method);
+      if (!job.generate(method, prompt, transcript)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+int run(MpiSession& session, int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves ends the streaming, not the job
+  const std::unique_ptr<Communicator> control = session.world("auto");
+  const CommandLine command = agree(*control, [&] { return parse_command_line(argc, argv); });
+  if (command.print) {
+    if (session.rank() == 0) {
+      write_text(*command.print + "\n");
+    }
+    return 0;
+  }
+  std::string text = agree(*control, [&] { return session.rank() == 0 ? serialise(make_run_config(command)) : ""; });
+  broadcast_string(*control, text);
+  const RunConfig config = deserialise(text);
+  session.watchdog().set_deadline(config.parallel.deadline);
+
+  const std::unique_ptr<Communicator> target_group = session.split(config.parallel.transport, 0);
+  Job job(config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; });
+  if (session.rank() != 0) {
+    job.follow();
+    return 0;
+  }
+  RunJournal journal(config, job.machine(session.hosts()));
+  if (!command.json.empty()) {
+    journal.write_json(command.json);  // a path that cannot be written shows before the work, not after it
+  }
+  session.watchdog().set_on_failure([&](const Failure& failure) {
+    journal.finish(JobStatus::kFailed, failure.message);
+    if (!command.json.empty()) {
+      journal.write_json(command.json);
+    }
+  });
+  job.warm_up();
+  const bool complete = decode(job, config, command.stream, journal);
+  job.end();
+  journal.finish(complete ? JobStatus::kOk : JobStatus::kInterrupted, complete ? "" : "interrupted by a signal");
+  session.watchdog().set_on_failure(nullptr);
+  if (!command.json.empty()) {
+    journal.write_json(command.json);
+  }
+  if (command.report) {
+    std::fputs(report_text(journal.snapshot()).c_str(), stderr);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  return specdec::run_program(argc, argv, [&](specdec::MpiSession& session) { return specdec::run(session, argc, argv); });
+}
