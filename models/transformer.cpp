@@ -155,6 +155,7 @@ ConstRows Transformer::prefill(std::span<const Token> tokens, KvCache& cache, St
     tokens = tokens.subspan(count);
     logits = forward(block, cache, tokens.empty() ? LogitRows::kLast : LogitRows::kNone, stream);
     cache.commit_prefix(static_cast<std::int64_t>(count));
+    group_.report_progress();
   }
   return logits;
 }
