@@ -337,8 +337,9 @@ std::string suggestion(std::string_view name, std::span<const std::string> candi
 
 std::string key_suggestion(std::string_view name) {
   const std::vector<std::string> names = key_names();
-  if (const std::string near = suggestion(name, names); !near.empty()) return near;
+  if (std::string near = suggestion(name, names); !near.empty()) return near;
   std::vector<std::string> parts;
+  parts.reserve(names.size());
   for (const std::string& full : names) parts.emplace_back(last_part(full));
   const std::string part = suggestion(last_part(name), parts);
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -22,6 +22,7 @@ fs::path first_of(const std::vector<fs::path>& places, Is is, const std::string&
     if (is(place, error)) return place;
   }
   std::vector<std::string> names;
+  names.reserve(places.size());
   for (const fs::path& place : places) names.push_back("'" + place.string() + "'");
   throw_bad_input(fmt::format("{}; looked at {}{}", found, fmt::join(names, ", "), hint));
 }
@@ -67,7 +68,7 @@ fs::path find_model(const fs::path& path, const fs::path& config_dir, const std:
     places.push_back(share_directory() / path);
     places.push_back(share_directory() / "assets" / path);
   }
-  const fs::path directory = fs::absolute(first_of(places, is_directory, found, "")).lexically_normal();
+  fs::path directory = fs::absolute(first_of(places, is_directory, found, "")).lexically_normal();
   if (first_invalid_utf8(directory.string())) {
     throw_bad_input(fmt::format("{}: found a path that is not UTF-8, expected UTF-8", place));
   }

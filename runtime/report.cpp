@@ -86,7 +86,7 @@ std::string explain(const RunMetrics& autoregressive, const RunMetrics& speculat
 std::string report_text(const JobRecord& job) {
   const MachineRecord& machine = job.machine;
   std::string text =
-      fmt::format("\n{} ranks on {} ({} transport), {}, {} threads a rank, weights in {}\n\n", machine.ranks,
+      fmt::format("\n{} ranks on {} ({} transport), {}, threads a rank: {}, weights in {}\n\n", machine.ranks,
                   fmt::join(machine.hosts, ", "), machine.transport, machine.backend, machine.threads, machine.dtype);
   std::vector<RunMetrics> metrics;
   std::string head = fmt::format("{:<28}", "");
@@ -105,8 +105,9 @@ std::string report_text(const JobRecord& job) {
   if (job.runs.size() > 1) {
     const Comparison comparison = compare(job);
     text += comparison_table(comparison);
-    const std::size_t speculative = job.runs.back().method == "speculative" ? job.runs.size() - 1 : 0;
-    text += explain(metrics[speculative == 0 ? 1 : speculative - 1], metrics[speculative], comparison);
+    const bool last_is_speculative = job.runs.back().method == name_of(Method::kSpeculative);
+    text += last_is_speculative ? explain(metrics.front(), metrics.back(), comparison)
+                                : explain(metrics.back(), metrics.front(), comparison);
   }
   if (!job.error.empty()) text += fmt::format("\nEnded early: {}\n", job.error);
   return text;
