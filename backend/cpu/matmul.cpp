@@ -61,8 +61,9 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
     case Isa::kAvx2:
       return bf16 ? kMatmulAvx2Bf16 : kMatmulAvx2F32;
     case Isa::kAvx512:
-      return bf16 ? kMatmulAvx512Bf16Widened : kMatmulAvx512F32;
     case Isa::kAvx512Bf16:
+      // Not VDPBF16PS: on Sapphire Rapids 5 and 16 rows cost half as much again with it as with two FMAs on widened weights,
+      // and one row waits for memory either way (tests/bench/matmul_bench --vdpbf16).
       return bf16 ? kMatmulAvx512Bf16 : kMatmulAvx512F32;
   }
   return kMatmulScalarF32;

@@ -73,8 +73,8 @@ struct PairBf16 : Pair {
   }
   static Acc multiply_add(Acc acc, const Weights& weights, const Input& input) {
     return {
-        _mm256_fmadd_ps(weights.odd.low, input.odd, _mm256_fmadd_ps(weights.even.low, input.even, acc.low)),
-        _mm256_fmadd_ps(weights.odd.high, input.odd, _mm256_fmadd_ps(weights.even.high, input.even, acc.high)),
+        _mm256_fmadd_ps(weights.even.low, input.even, _mm256_fmadd_ps(weights.odd.low, input.odd, acc.low)),
+        _mm256_fmadd_ps(weights.even.high, input.even, _mm256_fmadd_ps(weights.odd.high, input.odd, acc.high)),
     };
   }
 

@@ -34,6 +34,7 @@ struct WideF32 : Wide {
 };
 
 struct WideBf16 : Wide {
+  static constexpr int kMaxRows = 13;  // more would leave no registers for a second panel
   static constexpr int kWeightRegisters = 2;
   static constexpr int kInputRegisters = 2;
   struct Weights {
@@ -56,7 +57,7 @@ struct WideBf16 : Wide {
     return {_mm512_set1_ps(pair[0]), _mm512_set1_ps(pair[1])};
   }
   static Acc multiply_add(Acc acc, const Weights& weights, const Input& input) {
-    return _mm512_fmadd_ps(weights.odd, input.odd, _mm512_fmadd_ps(weights.even, input.even, acc));
+    return _mm512_fmadd_ps(weights.even, input.even, _mm512_fmadd_ps(weights.odd, input.odd, acc));
   }
 
   /// float_to_bf16 and back, lane by lane.
@@ -91,6 +92,6 @@ constexpr MatmulKernel make_kernel() {
 }  // namespace
 
 const MatmulKernel kMatmulAvx512F32 = make_kernel<WideF32>();
-const MatmulKernel kMatmulAvx512Bf16Widened = make_kernel<WideBf16>();
+const MatmulKernel kMatmulAvx512Bf16 = make_kernel<WideBf16>();
 
 }  // namespace specdec

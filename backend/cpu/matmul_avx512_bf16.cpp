@@ -1,4 +1,5 @@
-// Two neighbouring inputs at a time with VDPBF16PS, which flushes subnormals whatever MXCSR says.
+// Two neighbouring inputs at a time with VDPBF16PS, the second first, which flushes subnormals whatever MXCSR says. Not the
+// default: see matmul_kernel().
 #include <immintrin.h>
 
 #include "backend/cpu/matmul_block.h"
@@ -40,7 +41,7 @@ struct Dot {
 
 }  // namespace
 
-const MatmulKernel kMatmulAvx512Bf16 = {
+const MatmulKernel kMatmulVdpbf16 = {
     .run = &SkinnyMatmul<Dot>::run, .pack = &Dot::pack, .x_step_bytes = Dot::kInputBytes, .max_rows = Dot::kMaxRows};
 
 }  // namespace specdec

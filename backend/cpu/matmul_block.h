@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "backend/cpu/matmul_kernel.h"
 
@@ -148,10 +149,11 @@ struct SkinnyMatmul {
 
   using Panels = void (*)(const MatmulJob&, const std::byte*, float*, std::int64_t, std::int64_t);
 
-  template <int... R>
-  struct Table {
-    static constexpr Panels kByRows[] = {&panels<R, panels_for(R)>...};
-  };
+  template <int... I>
+  static const Panels* by_rows(std::integer_sequence<int, I...>) {
+    static constexpr Panels kByRows[] = {&panels<I + 1, panels_for(I + 1)>...};
+    return kByRows;
+  }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
     std::int64_t group = end - begin;
@@ -164,17 +166,9 @@ struct SkinnyMatmul {
       for (std::int64_t i = 0; i < job.blocks; ++i) {
         const std::int64_t row = job.rows * i / job.blocks;
         const std::int64_t rows = job.rows * (i + 1) / job.blocks - row;
-        rows_table()[rows - 1](job, job.x + row * job.x_bytes, job.y + row * job.y_stride, begin, stop);
+        by_rows(std::make_integer_sequence<int, V::kMaxRows>())[rows - 1](job, job.x + row * job.x_bytes,
+                                                                          job.y + row * job.y_stride, begin, stop);
       }
-    }
-  }
-
-  static const Panels* rows_table() {
-    if constexpr (V::kMaxRows == 16) {
-      return Table<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>::kByRows;
-    } else {
-      static_assert(V::kMaxRows == 4);
-      return Table<1, 2, 3, 4>::kByRows;
     }
   }
 };

@@ -86,8 +86,8 @@ struct LanesBf16 : Lanes {
   static Acc multiply_add(const Acc& sum, const Weights& weights, const Input& input) {
     Acc acc;
     for (int i = 0; i < 16; ++i) {
-      const float even = sum.lane[i] + bf16_to_float(weights.lane[i][0]) * input.even;
-      acc.lane[i] = even + bf16_to_float(weights.lane[i][1]) * input.odd;
+      const float odd = sum.lane[i] + bf16_to_float(weights.lane[i][1]) * input.odd;
+      acc.lane[i] = odd + bf16_to_float(weights.lane[i][0]) * input.even;
     }
     return acc;
   }

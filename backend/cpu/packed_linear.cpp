@@ -15,7 +15,10 @@ const std::byte* element(const WeightView& view, std::int64_t row, std::int64_t 
 
 }  // namespace
 
-CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa) : kernel_(&matmul_kernel(isa, spec.dtype)) {
+CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa)
+    : CpuPackedLinear(spec, matmul_kernel(isa, spec.dtype)) {}
+
+CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel) : kernel_(&kernel) {
   check(spec.dtype == DType::kF32 || spec.dtype == DType::kBF16, "weights are packed as f32 or bf16");
   check(!spec.stacked.empty(), "a linear layer has at least one weight");
   check(spec.slices.size() <= kMaxSlices, "a linear layer has at most 64 slices");

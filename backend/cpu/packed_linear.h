@@ -34,6 +34,8 @@ class CpuPackedLinear final : public PackedLinear {
   };
 
   CpuPackedLinear(const LinearSpec& spec, Isa isa);
+  /// With a kernel of the caller's choice: one for spec.dtype that this CPU has.
+  CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel);
 
   std::int64_t out_features() const override { return outputs_; }
   std::int64_t in_features() const override { return inputs_; }

@@ -10,12 +10,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "backend/cpu/matmul.h"
+#include "backend/cpu/matmul_kernel.h"
 
 namespace specdec {
 namespace {
@@ -50,7 +51,7 @@ std::vector<Shape> llama_like(std::int64_t layers, std::int64_t width, std::int6
 
 class Model {
  public:
-  Model(const std::vector<Shape>& shapes, DType dtype, Isa isa) {
+  Model(const std::vector<Shape>& shapes, DType dtype, const MatmulKernel& kernel) {
     std::int64_t widest = 0;
     std::mt19937 generator(1);
     std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
@@ -62,7 +63,7 @@ class Model {
       }
       const WeightView view = {
           reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape.out, shape.in, shape.in, 1};
-      weights_.push_back(std::make_unique<CpuPackedLinear>(LinearSpec{{view}, shape.slices, dtype}, isa));
+      weights_.push_back(std::make_unique<CpuPackedLinear>(LinearSpec{{view}, shape.slices, dtype}, kernel));
       scratch_.reserve(*weights_.back());
       widest = std::max({widest, shape.out, shape.in});
     }
@@ -166,6 +167,7 @@ int main(int argc, char** argv) {
   std::string isa_name(name_of(detect_isa()));
   std::string dtype = "bf16";
   std::string shapes = "both";
+  bool vdpbf16 = false;
   int threads = 1;
   int repetitions = 15;
   app.add_option("--isa", isa_name, "scalar, avx2, avx512 or avx512_bf16")->capture_default_str();
@@ -173,6 +175,7 @@ int main(int argc, char** argv) {
   app.add_option("--shapes", shapes, "which model")
       ->check(CLI::IsMember({"shipped", "large", "both"}))
       ->capture_default_str();
+  app.add_flag("--vdpbf16", vdpbf16, "bf16 with VDPBF16PS in place of the default kernel");
   app.add_option("--threads", threads, "threads")->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--repetitions", repetitions, "repetitions")->check(CLI::Range(1, 10000))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
@@ -182,16 +185,21 @@ int main(int argc, char** argv) {
                name_of(detect_isa()));
     return 2;
   }
+  if (vdpbf16 && (*isa != Isa::kAvx512Bf16 || dtype != "bf16")) {
+    fmt::print(stderr, "--vdpbf16: found {} {}, expected avx512_bf16 bf16\n", isa_name, dtype);
+    return 2;
+  }
   flush_subnormals_to_zero();
   ThreadPool pool(threads);
   const DType type = dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  const MatmulKernel& kernel = vdpbf16 ? kMatmulVdpbf16 : matmul_kernel(*isa, type);
   fmt::print("{} {}, {} thread(s), medians of {}\n", isa_name, dtype, threads, repetitions);
   if (shapes != "large") {
-    Model model(llama_like(12, 256, 8, 768, 4096), type, *isa);
+    Model model(llama_like(12, 256, 8, 768, 4096), type, kernel);
     report("shipped target (12 layers, d 256, ff 768, vocabulary 4096)", model, pool, repetitions * 10);
   }
   if (shapes != "shipped") {
-    Model model(llama_like(3, 2048, 16, 5632, 8192), type, *isa);
+    Model model(llama_like(3, 2048, 16, 5632, 8192), type, kernel);
     report("large shape (3 layers, d 2048, ff 5632, vocabulary 8192)", model, pool, repetitions);
   }
   return 0;

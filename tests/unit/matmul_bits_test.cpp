@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/matmul.h"
+#include "backend/cpu/matmul_kernel.h"
 #include "tests/unit/matmul_cases.h"
 
 namespace specdec {
@@ -150,21 +151,23 @@ TEST_F(MatmulBits, RanksThatAreAPowerOfTwoShareOneTree) {
   });
 }
 
-/// The order itself, spelled out: inputs ascending, from zero, then the tree. A product of two bf16 is exact in f32, so fused and
-/// separate multiply-adds agree there; f32 weights tell them apart. VDPBF16PS orders a pair as the CPU does and is left out.
+/// The order itself, spelled out: inputs ascending, from zero, of a pair of bf16 the second first, as VDPBF16PS does; then the
+/// tree. A product of two bf16 is exact in f32, so fused and separate multiply-adds agree there; f32 weights tell them apart.
 TEST_F(MatmulBits, SumsAreMadeInTheStatedOrder) {
   for_all([&](const CpuPackedLinear& packed, const Weight& weight, DType dtype, Isa isa) {
-    if (isa == Isa::kAvx512Bf16) {
-      return;
-    }
     const std::vector<float> y = multiply(packed, x_.data(), 2);
     for (std::int64_t i = 0; i < 2 * kOut; ++i) {
       std::vector<float> leaves;
       for (const Range& slice : weight.slices) {
         float sum = slice.empty() ? -0.0F : 0.0F;
-        for (std::int64_t k = slice.begin; k < slice.end; ++k) {
-          const float input = round_to(dtype, x_[i / kOut * weight.in + k]);
-          const float factor = round_to(dtype, weight.values[i % kOut * weight.in + k]);
+        for (std::int64_t k = 0; k < slice.size(); ++k) {
+          std::int64_t at = slice.begin + k;
+          if (dtype == DType::kBF16) {
+            const bool alone = k % 2 == 0 && k + 1 == slice.size();
+            at += alone ? 0 : (k % 2 == 0 ? 1 : -1);
+          }
+          const float input = round_to(dtype, x_[i / kOut * weight.in + at]);
+          const float factor = round_to(dtype, weight.values[i % kOut * weight.in + at]);
           sum = isa == Isa::kScalar ? sum + input * factor : std::fma(input, factor, sum);
         }
         leaves.push_back(sum);
@@ -173,6 +176,21 @@ TEST_F(MatmulBits, SumsAreMadeInTheStatedOrder) {
           << case_name(isa, dtype) << ", " << weight.slices.size() << " slices, output " << i;
     }
   });
+}
+
+/// Which kernel is the faster differs between CPUs; this is why choosing it changes nothing.
+TEST_F(MatmulBits, Vdpbf16psMakesTheSameSums) {
+  if (detect_isa() < Isa::kAvx512Bf16) {
+    GTEST_SKIP() << "this CPU has no AVX512-BF16";
+  }
+  for (const std::vector<Range>& cut : kCuts) {
+    const Weight weight(kOut, 257, 11, cut);
+    const CpuPackedLinear plain(weight.spec(DType::kBF16), Isa::kAvx2);
+    const CpuPackedLinear packed(weight.spec(DType::kBF16), kMatmulVdpbf16);
+    for (const std::int64_t rows : {1, 5, 16, 17, 33}) {
+      EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows), multiply(plain, x_.data(), rows))) << rows << " rows";
+    }
+  }
 }
 
 }  // namespace
