@@ -1,0 +1,150 @@
+"""Runs a program, alone or under mpirun, and tells what became of it. For the tests in this folder."""
+
+import argparse
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+# To notice a job that hangs. Nothing is measured: a loaded machine may need long for what takes a second.
+LIMIT = 90.0
+
+
+class Failed(Exception):
+    """What a test expected and did not find."""
+
+
+def session_processes(session):
+    """{pid: rank or None} of a session's processes that are no zombies."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()
+            if int(fields[3]) != session or fields[0] in "ZX":
+                continue
+            environment = open(f"/proc/{entry}/environ", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        ranks = [v.split(b"=")[1] for v in environment if v.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        found[int(entry)] = int(ranks[0]) if ranks else None
+    return found
+
+
+class Job:
+    """One run. `ranks` 0: without mpirun."""
+
+    def __init__(self, options, ranks, arguments, directory=None):
+        self.program = os.path.basename(options.program)
+        command = [options.mpirun, "-n", str(ranks)] if ranks > 0 else []
+        self.command = command + [options.program] + [os.fspath(a) for a in arguments]
+        self.errors = tempfile.TemporaryFile()
+        self.out = b""
+        # A session of its own: whoever is left of it afterwards can be found.
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors,
+                                        start_new_session=True, cwd=directory)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pid in session_processes(self.process.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        self.process.stdout.close()
+        self.process.wait()
+        self.errors.close()
+
+    @property
+    def err(self):
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    @property
+    def code(self):
+        return self.process.returncode
+
+    def ranks(self):
+        """{rank: pid} of the processes that mpirun started."""
+        return {rank: pid for pid, rank in session_processes(self.process.pid).items() if rank is not None}
+
+    def read_until(self, enough, limit=LIMIT):
+        """Collects stdout until `enough(bytes so far)` or its end; False at the end."""
+        end = time.monotonic() + limit
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while not enough(self.out):
+                self.expect(time.monotonic() < end, f"hangs: nothing came for {limit:.0f} s")
+                if selector.select(timeout=0.1):
+                    chunk = os.read(self.process.stdout.fileno(), 65536)
+                    if not chunk:
+                        return False
+                    self.out += chunk
+        return True
+
+    def wait(self, limit=LIMIT):
+        """Until it has ended and all its processes are gone."""
+        self.read_until(lambda _: False, limit)
+        try:
+            self.process.wait(timeout=limit)
+        except subprocess.TimeoutExpired:
+            self.expect(False, "has closed its output but goes on")
+        end = time.monotonic() + 10  # mpirun reaps its children before it ends; the kernel may need a moment more
+        while session_processes(self.process.pid) and time.monotonic() < end:
+            time.sleep(0.05)
+        left = session_processes(self.process.pid)
+        self.expect(not left, f"processes are left: {left}")
+        return self
+
+    def error_lines(self):
+        return [line for line in self.err.splitlines() if f"{self.program}: error: " in line]
+
+    def expect(self, holds, why):
+        if not holds:
+            raise Failed(f"{why}\n$ {' '.join(self.command)}\nstatus {self.code}\n--- stdout\n"
+                         f"{self.out.decode(errors='replace')[-2000:]}\n--- stderr\n{self.err[-4000:]}")
+
+
+def run(options, ranks, arguments, directory=None):
+    """A job that has ended."""
+    job = Job(options, ranks, arguments, directory)
+    try:
+        job.wait()
+    except BaseException:
+        job.__exit__()
+        raise
+    return job
+
+
+def parse(description):
+    """The command line of every test here."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="all when none is named")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--assets", required=True, help="directory of the shipped models")
+    parser.add_argument("--ranks", type=int, default=0, help="0: without mpirun")
+    return parser.parse_args()
+
+
+def run_cases(options, cases):
+    """Runs the named ones, or all, and ends the program with what failed."""
+    unknown = set(options.cases) - set(cases)
+    if unknown:
+        sys.exit(f"unknown cases {sorted(unknown)}, expected some of {', '.join(cases)}")
+    failed = []
+    for name in options.cases or cases:
+        began = time.monotonic()
+        try:
+            cases[name](options)
+            print(f"ok     {name} ({time.monotonic() - began:.1f} s)", flush=True)
+        except Failed as why:
+            failed.append(name)
+            print(f"FAILED {name}: {why}", flush=True)
+    sys.exit(f"FAILED: {', '.join(failed)}" if failed else 0)
