@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -60,7 +59,7 @@ ConfigKey integer(std::string name, Integer low, Integer high, std::string help,
   return key;
 }
 
-/// `accepts` says in words what `valid` tests. NaN and infinities never get that far.
+/// `accepts` says in words what `valid` tests; it must refuse NaN.
 template <typename Access, typename Valid>
 ConfigKey number(std::string name, std::string accepts, Valid valid, std::string help, Access access) {
   using Real = std::remove_reference_t<std::invoke_result_t<Access, RunConfig&>>;
@@ -74,7 +73,7 @@ ConfigKey number(std::string name, std::string accepts, Valid valid, std::string
   key.assign = [=, full = key.name, expected = key.accepts](RunConfig& config, const YAML::Node& node,
                                                             const ConfigPlace& place) {
     double value = 0;
-    if (!is_plain_scalar(node) || !parse_number(node.Scalar(), value) || !std::isfinite(value) || !valid(value)) {
+    if (!is_plain_scalar(node) || !parse_number(node.Scalar(), value) || !valid(value)) {
       reject(place, node, full, describe(node), expected);
     }
     access(config) = static_cast<Real>(value);
