@@ -111,5 +111,6 @@ int run(MpiSession& session, int argc, char** argv) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  return specdec::run_program(argc, argv, [&](specdec::MpiSession& session) { return specdec::run(session, argc, argv); });
+  return specdec::run_program(argc, argv,
+                              [&](specdec::MpiSession& session) { return specdec::run(session, argc, argv); });
 }
