@@ -95,15 +95,16 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    command.print = app.help() + "\n";
+    command.print = app.help();
   } catch (const CLI::CallForVersion& version) {
-    command.print = std::string(version.what()) + "\n";
+    command.print = version.what();
   } catch (const CLI::ExtrasError&) {
     throw_bad_input(unknown_flag(app));
   } catch (const CLI::ParseError& error) {
     throw_bad_input(fmt::format("command line: {} (--help lists all)", error.what()));
   }
   if (print_keys && !command.print) command.print = configuration_page();
+  if (command.print && command.print->ends_with('\n')) command.print->pop_back();
   command.json = json;
   command.stream = !no_stream;
   command.report = !quiet;

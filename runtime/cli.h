@@ -26,7 +26,8 @@ struct CommandLine {
   std::filesystem::path json;        ///< --json OUT; empty: none
   bool stream = true;                ///< text to stdout as it is accepted; false with --no-stream
   bool report = true;                ///< the table on stderr; false with --quiet
-  /// Set when the program has only to print this on rank 0 and end with 0: --help, --version, --print-keys.
+  /// Set when the program has only to print this on rank 0 and end with 0: --help, --version,
+  /// --print-keys. Without its last newline.
   std::optional<std::string> print;
 };
 

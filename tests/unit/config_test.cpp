@@ -184,7 +184,7 @@ TEST(CommandLine, KeepsTheOrderOfPrompts) {
 TEST(CommandLine, PrintsAndRefuses) {
   EXPECT_THAT(*parse({"--help"}).print, HasSubstr("Examples:"));
   EXPECT_THAT(*parse({"--version"}).print, HasSubstr("specdec_dist 0."));
-  EXPECT_EQ(*parse({"--print-keys"}).print, configuration_page());
+  EXPECT_EQ(*parse({"--print-keys"}).print + "\n", configuration_page());
   EXPECT_EQ(error_of([] {
               parse({"--promt", "x"});
             }),
