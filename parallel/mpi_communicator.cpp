@@ -1,11 +1,10 @@
 #include "parallel/mpi_communicator.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <bit>
 #include <climits>
 
+#include "parallel/backoff.h"
 #include "parallel/mpi_check.h"
 
 namespace specdec {
@@ -31,15 +30,25 @@ class InCollective {
 };
 
 /// Polls instead of blocking, so that the other ranks of an oversubscribed host get the processor.
-void wait(std::span<MPI_Request> requests) {
+void wait(std::span<MPI_Request> requests, int polls) {
+  Backoff backoff(polls);
   for (int done = 0;;) {
     mpi_check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
               "MPI_Testall");
     if (done != 0) {
       return;
     }
-    sched_yield();
+    backoff.pause();
   }
+}
+
+int ranks_on_this_host(MPI_Comm comm) {
+  MPI_Comm host = MPI_COMM_NULL;
+  mpi_check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  int ranks = 0;
+  mpi_check(MPI_Comm_size(host, &ranks), "MPI_Comm_size");
+  MPI_Comm_free(&host);
+  return ranks;
 }
 
 /// into = lower + upper, element by element; `into` is one of the two.
@@ -77,6 +86,8 @@ MpiCommunicator::MpiCommunicator(int handle, MpiReduction reduction, Progress& p
   mpi_check(MPI_Comm_rank(handle_->comm, &rank_), "MPI_Comm_rank");
   mpi_check(MPI_Comm_size(handle_->comm, &size_), "MPI_Comm_size");
   steps_ = tree_steps(rank_, size_);
+  polls_ = Backoff::polls_for(ranks_on_this_host(handle_->comm));
+  Backoff::sharpen_timer();
 }
 
 MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&handle_->comm); }
@@ -103,7 +114,7 @@ void MpiCommunicator::reduce_by_doubling(std::span<float> data) {
     for (std::size_t i = 0; i < step.destinations.size(); ++i) {
       handle_->send(data, step.destinations[i], requests[i]);
     }
-    wait(requests);
+    wait(requests, polls_);
     add(data, received, step.source_is_upper);
   }
 }
@@ -129,7 +140,7 @@ void MpiCommunicator::reduce_by_halving(std::span<float> data) {
     const std::span<float> received = std::span(received_).first(halves.mine.size());
     handle_->receive(received, halves.partner, requests[0]);
     handle_->send(halves.theirs, halves.partner, requests[1]);
-    wait(requests);
+    wait(requests, polls_);
     add(halves.mine, received, !upper);
     range = halves.mine;
     kept.push_back(halves);
@@ -138,7 +149,7 @@ void MpiCommunicator::reduce_by_halving(std::span<float> data) {
   for (const Halves& halves : kept) {
     handle_->receive(halves.theirs, halves.partner, requests[0]);
     handle_->send(halves.mine, halves.partner, requests[1]);
-    wait(requests);
+    wait(requests, polls_);
   }
 }
 
@@ -151,7 +162,7 @@ void MpiCommunicator::all_gather(std::span<const std::byte> mine, std::span<std:
   mpi_check(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE,
                            handle_->comm, &request),
             "MPI_Iallgather");
-  wait({&request, 1});
+  wait({&request, 1}, polls_);
 }
 
 void MpiCommunicator::gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream /*stream*/) {
@@ -164,7 +175,7 @@ void MpiCommunicator::gather(std::span<const std::byte> mine, std::span<std::byt
   mpi_check(MPI_Igather(in_place ? MPI_IN_PLACE : mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, root,
                         handle_->comm, &request),
             "MPI_Igather");
-  wait({&request, 1});
+  wait({&request, 1}, polls_);
 }
 
 void MpiCommunicator::broadcast(std::span<std::byte> data, int root, Stream /*stream*/) {
@@ -172,14 +183,14 @@ void MpiCommunicator::broadcast(std::span<std::byte> data, int root, Stream /*st
   const InCollective guard(progress_);
   MPI_Request request = MPI_REQUEST_NULL;
   mpi_check(MPI_Ibcast(data.data(), count_of(data.size()), MPI_BYTE, root, handle_->comm, &request), "MPI_Ibcast");
-  wait({&request, 1});
+  wait({&request, 1}, polls_);
 }
 
 void MpiCommunicator::barrier() {
   const InCollective guard(progress_);
   MPI_Request request = MPI_REQUEST_NULL;
   mpi_check(MPI_Ibarrier(handle_->comm, &request), "MPI_Ibarrier");
-  wait({&request, 1});
+  wait({&request, 1}, polls_);
 }
 
 }  // namespace specdec

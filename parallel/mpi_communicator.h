@@ -21,7 +21,7 @@ enum class MpiReduction : std::uint8_t {
 /// The tree travels by recursive doubling while a payload is small (log2 n messages of the whole payload: latency
 /// counts), and by recursive halving and doubling from `large_bytes` on when the number of ranks is a power of two (2
 /// log2 n messages, 2 (n - 1) / n payloads: bandwidth counts). Both have the same bits. Waits poll non-blocking MPI and
-/// yield the processor; the job's watchdog ends a wait that is hopeless (watchdog.h).
+/// back off (backoff.h); the job's watchdog ends a wait that is hopeless (watchdog.h).
 class MpiCommunicator final : public Communicator {
  public:
   static constexpr std::size_t kLargeBytes = 256 * 1024;
@@ -56,6 +56,7 @@ class MpiCommunicator final : public Communicator {
   std::size_t large_bytes_;
   int rank_ = 0;
   int size_ = 1;
+  int polls_ = 0;  // polls before a wait sleeps
   std::vector<TreeStep> steps_;
   std::vector<float> received_;
 };

@@ -1,0 +1,38 @@
+#include "parallel/backoff.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <ctime>
+
+namespace specdec {
+namespace {
+
+constexpr int kPollsOnSharedCores = 20;
+constexpr int kPollsOnOwnCores = 20'000;  // some milliseconds
+constexpr long kNapNanoseconds = 10'000;
+
+}  // namespace
+
+void Backoff::pause() {
+  if (polls_ > 0) {
+    --polls_;
+    return;
+  }
+  const timespec nap{.tv_sec = 0, .tv_nsec = kNapNanoseconds};
+  nanosleep(&nap, nullptr);
+}
+
+int Backoff::polls_for(int ranks) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  const bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
+  return known && ranks <= CPU_COUNT(&cores) ? kPollsOnOwnCores : kPollsOnSharedCores;
+}
+
+void Backoff::sharpen_timer() {
+  constexpr unsigned long kSlackNanoseconds = 1;
+  prctl(PR_SET_TIMERSLACK, kSlackNanoseconds, 0, 0, 0);
+}
+
+}  // namespace specdec
