@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "backend/error.h"
@@ -12,6 +13,7 @@
 #include "runtime/config_load.h"
 #include "runtime/job.h"
 #include "runtime/journal.h"
+#include "runtime/journal_file.h"
 #include "runtime/report.h"
 #include "runtime/stdout_text.h"
 
@@ -62,6 +64,26 @@ bool decode(Job& job, const RunConfig& config, bool stream, RunJournal& journal)
   return true;
 }
 
+/// What the watchdog does before it ends the job, for as long as this object lives.
+class LastWords {
+ public:
+  LastWords(Watchdog& watchdog, const std::function<void(const Failure&)>& speak) : watchdog_(watchdog) {
+    watchdog_.set_on_failure([speak](const Failure& failure) {
+      try {
+        speak(failure);
+      } catch (const Error&) {
+        // The line on stderr is out; that the results could not be written too must not change the exit code.
+      }
+    });
+  }
+  ~LastWords() { watchdog_.set_on_failure(nullptr); }
+  LastWords(const LastWords&) = delete;
+  LastWords& operator=(const LastWords&) = delete;
+
+ private:
+  Watchdog& watchdog_;
+};
+
 int run(MpiSession& session, int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves ends the streaming, not the job
   const std::unique_ptr<Communicator> control = session.world("auto");
@@ -84,27 +106,28 @@ int run(MpiSession& session, int argc, char** argv) {
     return 0;
   }
   RunJournal journal(config, job.machine(session.hosts()));
+  std::optional<JournalFile> file;
   if (!command.json.empty()) {
-    journal.write_json(command.json);  // a path that cannot be written shows before the work, not after it
+    file.emplace(journal, command.json);
   }
-  session.watchdog().set_on_failure([&](const Failure& failure) {
+  const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
     journal.finish(JobStatus::kFailed, failure.message);
-    if (!command.json.empty()) {
-      journal.write_json(command.json);
+    if (file) {
+      file->write();
     }
   });
   job.warm_up();
   const bool complete = decode(job, config, command.stream, journal);
   job.end();
   journal.finish(complete ? JobStatus::kOk : JobStatus::kInterrupted, complete ? "" : "interrupted by a signal");
-  session.watchdog().set_on_failure(nullptr);
-  if (!command.json.empty()) {
-    journal.write_json(command.json);
+  if (file) {
+    file->write();
   }
   if (command.report) {
     std::fputs(report_text(journal.snapshot()).c_str(), stderr);
   }
-  return 0;
+  constexpr int kEndedBySignal = 128;  // as shells count
+  return complete ? 0 : kEndedBySignal + session.watchdog().interrupted();
 }
 
 }  // namespace

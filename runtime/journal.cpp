@@ -25,6 +25,7 @@ OutputRecord& RunJournal::output() {
 
 void RunJournal::begin_run(Method method, std::int64_t k) {
   const std::scoped_lock lock(mutex_);
+  ++revision_;
   const auto known = std::ranges::find(job_.runs, name_of(method), &RunRecord::method);
   run_ = static_cast<std::size_t>(known - job_.runs.begin());
   if (known == job_.runs.end()) {
@@ -37,6 +38,7 @@ void RunJournal::begin_run(Method method, std::int64_t k) {
 
 void RunJournal::begin_output(std::string prompt, std::vector<Token> prompt_ids) {
   const std::scoped_lock lock(mutex_);
+  ++revision_;
   auto& outputs = run().outputs;
   check(outputs.empty() || !outputs.back().finish_reason.empty(), "journal: finish_output comes before begin_output");
   OutputRecord record;
@@ -47,11 +49,13 @@ void RunJournal::begin_output(std::string prompt, std::vector<Token> prompt_ids)
 
 void RunJournal::set_prefill(double seconds) {
   const std::scoped_lock lock(mutex_);
+  ++revision_;
   output().prefill = seconds;
 }
 
 void RunJournal::append(std::span<const Token> tokens, std::string_view text, const LoopRecord& loop) {
   const std::scoped_lock lock(mutex_);
+  ++revision_;
   OutputRecord& record = output();
   if (record.loops.empty()) {
     record.ttft = record.prefill + loop.total;
@@ -63,6 +67,7 @@ void RunJournal::append(std::span<const Token> tokens, std::string_view text, co
 
 void RunJournal::finish_output(std::string_view reason, std::string_view text_tail) {
   const std::scoped_lock lock(mutex_);
+  ++revision_;
   OutputRecord& record = output();
   record.text += text_tail;
   record.finish_reason = reason;
@@ -70,6 +75,7 @@ void RunJournal::finish_output(std::string_view reason, std::string_view text_ta
 
 void RunJournal::finish(JobStatus status, std::string error) {
   const std::scoped_lock lock(mutex_);
+  ++revision_;
   job_.status = status;
   job_.error = std::move(error);
   for (RunRecord& record : job_.runs) {
@@ -77,6 +83,11 @@ void RunJournal::finish(JobStatus status, std::string error) {
       record.outputs.back().finish_reason = "interrupted";
     }
   }
+}
+
+std::uint64_t RunJournal::revision() const {
+  const std::scoped_lock lock(mutex_);
+  return revision_;
 }
 
 JobRecord RunJournal::snapshot() const {

@@ -33,6 +33,8 @@ class RunJournal {
   void finish(JobStatus status, std::string error = {});
 
   JobRecord snapshot() const;
+  /// Changes with every change of the journal.
+  std::uint64_t revision() const;
   /// The report (report_json.h) as a whole file, at once: a reader finds the old file or the new one, never half of one. Throws
   /// kBadInput naming the path when it cannot be written.
   void write_json(const std::filesystem::path& path) const;
@@ -43,6 +45,7 @@ class RunJournal {
 
   mutable std::mutex mutex_;
   JobRecord job_;
+  std::uint64_t revision_ = 0;
   std::size_t run_ = 0;  ///< the run that is being written
 };
 
