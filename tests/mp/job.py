@@ -52,6 +52,7 @@ class Job:
         return self
 
     def __exit__(self, *_):
+        self.final_err = self.err
         for pid in session_processes(self.process.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -63,6 +64,9 @@ class Job:
 
     @property
     def err(self):
+        """What is on stderr so far; still there after the end."""
+        if self.errors.closed:
+            return self.final_err
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace")
 
@@ -130,7 +134,9 @@ def parse(description):
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--assets", required=True, help="directory of the shipped models")
     parser.add_argument("--ranks", type=int, default=0, help="0: without mpirun")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.program, options.assets = os.path.abspath(options.program), os.path.abspath(options.assets)  # cases run elsewhere
+    return options
 
 
 def run_cases(options, cases):

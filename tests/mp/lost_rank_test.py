@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Takes ranks from a running specdec_dist, or stops it as a user does, and checks what is left of the work (docs/protocol.md, "How a
+job ends").
+
+    lost_rank_test.py [CASE ...] --program build/.../specdec_dist --assets assets [--ranks N]
+
+In every case: the job ends by itself with a non-zero status, no process is left, stdout holds the beginning of what an undisturbed run
+writes, and so does the JSON.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import tempfile
+
+import job
+
+PROMPTS = ("def fibonacci(n):\n", "class Stack:\n", "NAME\n       sort - sort lines of text files\n", "import os\n")
+K = 4
+TOKENS = 400
+DEADLINE = 2
+
+
+def arguments(options, *more):
+    run = ["--target", os.path.join(options.assets, "manpy-11m"), "--draft", os.path.join(options.assets, "manpy-2m"), "--quiet",
+           "--set", f"decode.k={K}", "--set", "decode.temperature=0.8", "--set", "decode.seed=5",
+           "--set", f"decode.max_new_tokens={TOKENS}", "--set", "decode.ignore_eos=true", "--set", "compare=false", "--set", f"parallel.deadline={DEADLINE}"]
+    for prompt in PROMPTS:
+        run += ["--prompt", prompt]
+    return run + list(more)
+
+
+def longest_round(options):
+    """Bytes that one round can add to the text at most."""
+    with open(os.path.join(options.assets, "manpy-11m", "vocab.json"), encoding="utf-8") as file:
+        return (K + 1) * max(len(piece) for piece in json.load(file))
+
+
+def streamed(report):
+    """What of the report's text belongs on stdout: a finished output is followed by a line end."""
+    text = ""
+    for run in report["runs"]:
+        for output in run["outputs"]:
+            text += output["text"] + ("\n" if output["finish_reason"] not in (None, "interrupted") else "")
+    return text.encode()
+
+
+def certain(text):
+    """Without what an orderly end adds to the text: the line end, and U+FFFD for half a character."""
+    return text.removesuffix(b"\n").removesuffix("\ufffd".encode())
+
+
+def undisturbed(options):
+    """The whole text, by one rank: the bits do not depend on the number of ranks (docs/numerics.md)."""
+    done = job.run(options, 0, arguments(options))
+    done.expect(done.code == 0 and len(done.out) > 1000, "the undisturbed run failed")
+    return done.out
+
+
+def disturb(options, strike):
+    """Lets a run write some of its text, strikes it, and checks what holds in every case. Returns the run and its JSON report."""
+    whole = undisturbed(options)
+    enough = random.randrange(1, len(whole) // 4)
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "report.json")
+        with job.Job(options, options.ranks, arguments(options, "--json", path)) as run:
+            run.expect(run.read_until(lambda out: len(out) >= enough), "ended before it was struck")
+            strike(run)
+            run.wait()
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+            left = os.listdir(directory)
+            run.expect(left == ["report.json"], f"beside the JSON lies {left}")
+            run.expect(run.code != 0, "mpirun returned 0")
+            run.expect(len(run.out) < len(whole), "was struck too late")
+            run.expect(whole.startswith(certain(run.out)), "stdout is not the beginning of the undisturbed text")
+            run.expect(whole.startswith(certain(streamed(report))), "the JSON's text is not the beginning of the undisturbed text")
+            return run, report
+
+
+def expect_line(run, pattern):
+    lines = run.error_lines()
+    run.expect(len(lines) == 1, f"{len(lines)} lines say why, expected 1")
+    run.expect(re.search(pattern, lines[0]), f"the line does not match {pattern!r}")
+
+
+def expect_report(options, run, report, status, error):
+    """The report holds what was accepted: all that is on stdout, and the last round may have been on its way there."""
+    run.expect(report["status"] == status, f"the JSON's status is {report['status']!r}, expected {status!r}")
+    run.expect(re.search(error, report["error"] or ""), f"the JSON's error is {report['error']!r}")
+    text, out = streamed(report), certain(run.out)
+    run.expect(text.startswith(out), "the JSON lacks text that is on stdout")
+    run.expect(len(text) - len(out) <= longest_round(options), "stdout lacks text that the JSON has")
+
+
+def lose(options, rank, number, what):
+    run, report = disturb(options, lambda run: os.kill(run.ranks()[rank], number))
+    line = rf"error: rank {rank} on \S+ {what}.*round \d+, collective \d+"
+    expect_line(run, line)
+    return run, report, line.removeprefix("error: ")
+
+
+def kill_worker(options):
+    run, report, line = lose(options, options.ranks - 1, signal.SIGKILL, "died")
+    expect_report(options, run, report, "failed", line)
+
+
+def stop_worker(options):
+    run, report, line = lose(options, 1, signal.SIGSTOP, "has not answered for")
+    expect_report(options, run, report, "failed", line)
+
+
+def kill_rank_0(options):
+    """Nobody is left to complete the JSON: it is whole all the same, and its text is as old as its last writing."""
+    run, report, _ = lose(options, 0, signal.SIGKILL, "died")
+    run.expect(report["status"] == "running", f"the JSON's status is {report['status']!r}")
+
+
+def stop_rank_0(options):
+    """mpirun wakes it before it kills it, and it uses that moment to write what there is."""
+    run, report, line = lose(options, 0, signal.SIGSTOP, "has not answered")
+    expect_report(options, run, report, "failed", line)
+
+
+def interrupt(options, number):
+    """The loop ends in order between two rounds: no error, and all that was accepted is out."""
+    run, report = disturb(options, lambda run: run.process.send_signal(number))
+    run.expect(run.error_lines() == [], "an interruption by the user was reported as an error")
+    if options.ranks == 0:
+        run.expect(run.code == 128 + number, f"status {run.code}, expected {128 + number}")
+    expect_report(options, run, report, "interrupted", "interrupted")
+
+
+def terminate(options):
+    interrupt(options, signal.SIGTERM)
+
+
+def interrupt_from_keyboard(options):
+    interrupt(options, signal.SIGINT)
+
+
+def interrupt_without_mpirun(options):
+    options.ranks = 0
+    interrupt(options, signal.SIGINT)
+
+
+def reader_leaves(options):
+    """`specdec_dist | head -c 100`: the job goes on for its JSON, without text and without an error."""
+    whole = undisturbed(options)
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "report.json")
+        with job.Job(options, 0, arguments(options, "--json", path)) as run:
+            run.read_until(lambda out: len(out) >= 100)
+            run.process.stdout.close()
+            run.process.wait(timeout=job.LIMIT)
+            run.expect(run.code == 0 and run.err == "", "the job did not go on in silence")
+            with open(path, encoding="utf-8") as file:
+                run.expect(streamed(json.load(file)) == whole, "the JSON lacks text")
+
+
+CASES = {case.__name__: case for case in (
+    kill_worker, stop_worker, kill_rank_0, stop_rank_0, terminate, interrupt_from_keyboard, interrupt_without_mpirun, reader_leaves)}
+
+if __name__ == "__main__":
+    given = job.parse(__doc__)
+    job.run_cases(given, CASES)
