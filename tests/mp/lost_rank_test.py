@@ -17,7 +17,7 @@ import tempfile
 
 import job
 
-PROMPTS = ("def fibonacci(n):\n", "class Stack:\n", "NAME\n       sort - sort lines of text files\n", "import os\n")
+PROMPTS = ("def fibonacci(n):\n", "class Stack:\n", "NAME\n       sort - sort lines of text files\n", "import os\n") * 3
 K = 4
 TOKENS = 400
 DEADLINE = 2
@@ -62,7 +62,7 @@ def undisturbed(options):
 def disturb(options, strike):
     """Lets a run write some of its text, strikes it, and checks what holds in every case. Returns the run and its JSON report."""
     whole = undisturbed(options)
-    enough = random.randrange(1, len(whole) // 4)
+    enough = random.randrange(1, len(whole) // 10)  # early: while this process waits for its turn, the job goes on
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "report.json")
         with job.Job(options, options.ranks, arguments(options, "--json", path)) as run:
