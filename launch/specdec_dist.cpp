@@ -111,7 +111,8 @@ int run(MpiSession& session, int argc, char** argv) {
     file.emplace(journal, command.json);
   }
   const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
-    journal.finish(JobStatus::kFailed, failure.message);
+    const bool by_user = failure.cause == FailureCause::kInterrupted;
+    journal.finish(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
     if (file) {
       file->write();
     }
