@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,9 @@ std::vector<Peer> contact_peers(int rank, int size) {
 }  // namespace
 
 MpiSession::MpiSession(int& argc, char**& argv, std::string program) : program_(std::move(program)) {
+  // Open MPI sends up to 4 KB at once over shared memory and shakes hands for more: that is between one row and five of a small
+  // model, and costs a switch of ranks each time. Whoever has set it knows better.
+  setenv("OMPI_MCA_btl_vader_eager_limit", "32768", 0);
   int provided = 0;
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
