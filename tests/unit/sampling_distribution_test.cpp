@@ -100,7 +100,8 @@ TEST_P(SamplingDistribution, FirstThreeTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Composed, SamplingDistribution,
-                         ::testing::Values(std::tuple{1, Setting{"topktopp", {.temperature = 1.1F, .top_k = 40, .top_p = 0.9F}}}),
+                         ::testing::Values(std::tuple{
+                             1, Setting{"topktopp", {.temperature = 1.1F, .top_k = 40, .top_p = 0.9F}}}),
                          [](const auto& value) { return std::string(std::get<1>(value.param).name); });
 
 INSTANTIATE_TEST_SUITE_P(RanksAndWarps, SamplingDistribution,
