@@ -23,6 +23,7 @@
 #include "parallel/program.h"
 #include "runtime/agree_isa.h"
 #include "runtime/npy.h"
+#include "runtime/paths.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -176,14 +177,17 @@ double score(Transformer& model, std::span<const Token> tokens, std::optional<Np
 int run(MpiSession& session, int argc, char** argv) {
   const std::unique_ptr<Communicator> world = session.world("auto");
   const bool root = world->rank() == 0;
-  const Options options = agree(*world, [&] { return parse(argc, argv); });
+  Options options = agree(*world, [&] { return parse(argc, argv); });
   if (options.print) {
     if (root) {
       fmt::print("{}", *options.print);
     }
     return 0;
   }
-  const ModelConfig config = agree(*world, [&] { return load_model_config(options.model); });
+  const ModelConfig config = agree(*world, [&] {
+    options.model = find_model(options.model, {}, "--model");
+    return load_model_config(options.model);
+  });
   const std::vector<Token> tokens = share_tokens(*world, options, config);
   const Isa isa = agree_on_isa(*world, options.isa, "--isa");
   const bool gather = !options.logits.empty();

@@ -7,6 +7,7 @@
 #include "backend/error.h"
 #include "backend/factory.h"
 #include "parallel/agree.h"
+#include "runtime/agree_isa.h"
 #include "runtime/model_drafter.h"
 
 namespace specdec {
@@ -44,7 +45,7 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
       target_group_(target_group),
       interrupted_(std::move(interrupted)),
       channel_(world, progress, config.decode.k) {
-  const Isa isa = agree_on_isa();
+  const Isa isa = agree_on_isa(world_, config_.parallel.isa, "parallel.isa");
   agree(world_, [&] {
     backend_ =
         make_backend({.name = config_.backend, .isa = isa, .threads = static_cast<int>(config_.parallel.threads)});
@@ -72,25 +73,6 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
     }
   }
   return machine;
-}
-
-/// The weakest of all ranks, since the bits depend on it; and no stronger than the configuration asks for.
-Isa Job::agree_on_isa() const {
-  const auto mine = static_cast<std::uint8_t>(agree(world_, [&] {
-    const Isa own = detect_isa();
-    if (config_.parallel.isa == "auto") {
-      return own;
-    }
-    const std::optional<Isa> asked = parse_isa(config_.parallel.isa);
-    if (!asked || *asked > own) {
-      throw_bad_input(fmt::format("parallel.isa: found '{}', expected one that this machine has (up to {})",
-                                  config_.parallel.isa, name_of(own)));
-    }
-    return *asked;
-  }));
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(world_.size()));
-  world_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), Stream{});
-  return static_cast<Isa>(*std::ranges::min_element(all));
 }
 
 void Job::load() {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/factory.h"
 #include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/communicator.h"
@@ -55,7 +54,6 @@ class Job {
 
  private:
   struct Draft;
-  Isa agree_on_isa() const;
   void load();
   void load_draft_and_prompts();
   EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;
