@@ -9,7 +9,7 @@ namespace specdec {
 namespace {
 
 constexpr int kPollsOnSharedCores = 20;
-constexpr int kPollsOnOwnCores = 20'000;  // some milliseconds
+constexpr int kPollsOnOwnCores = 500;  // some hundred microseconds
 constexpr long kNapNanoseconds = 10'000;
 
 }  // namespace
