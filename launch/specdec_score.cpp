@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "backend/error.h"
 #include "backend/factory.h"
 #include "models/json_object.h"
+#include "models/token_ids.h"
 #include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/agree.h"
@@ -81,20 +81,9 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-std::vector<Token> parse_ids(const std::filesystem::path& file, std::int64_t vocabulary) {
+std::vector<Token> read_ids(const std::filesystem::path& file, std::int64_t vocabulary) {
   constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 28;
-  std::istringstream words(read_text_file(file, kLargestFile));
-  std::vector<Token> ids;
-  for (std::string word; words >> word;) {
-    Token id = -1;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocabulary) {
-      throw_bad_input(fmt::format("{}: id {}: found '{}', expected a number from 0 to {}", file.string(),
-                                  ids.size() + 1, word.substr(0, 40), vocabulary - 1));
-    }
-    ids.push_back(id);
-  }
-  return ids;
+  return parse_token_ids(read_text_file(file, kLargestFile), vocabulary, file.string());
 }
 
 std::vector<Token> encode_text(const Options& options, std::int64_t vocabulary) {
@@ -119,7 +108,7 @@ std::vector<Token> encode_text(const Options& options, std::int64_t vocabulary) 
 std::vector<Token> read_tokens(const Options& options, const ModelConfig& config) {
   const bool is_text = !options.text.empty();
   const std::vector<Token> tokens =
-      is_text ? encode_text(options, config.vocabulary) : parse_ids(options.ids, config.vocabulary);
+      is_text ? encode_text(options, config.vocabulary) : read_ids(options.ids, config.vocabulary);
   const auto size = static_cast<std::int64_t>(tokens.size());
   if (size < 1 || size > config.context) {
     throw_bad_input(fmt::format("{}: found {} tokens, expected 1 to {}, the positions of {}",

@@ -1,6 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "backend/error.h"
+#include "models/token_ids.h"
 #include "models/tokenizer.h"
 #include "runtime/version.h"
 
@@ -30,26 +29,6 @@ void write_stdout(std::string_view text) {
   if (!written) throw_bad_input("standard output: cannot be written to");
 }
 
-std::vector<Token> parse_ids(std::string_view text, std::int64_t vocabulary) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  std::vector<Token> ids;
-  for (std::size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;
-       at = text.find_first_not_of(kSpace, at)) {
-    const std::size_t end = std::min(text.find_first_of(kSpace, at), text.size());
-    const std::string_view word = text.substr(at, end - at);
-    Token id = -1;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || stop != word.data() + word.size() || id < 0 || id >= vocabulary) {
-      throw_bad_input("standard input: id " + std::to_string(ids.size() + 1) + ": found '" +
-                      std::string(word.substr(0, 40)) + "', expected a number from 0 to " +
-                      std::to_string(vocabulary - 1));
-    }
-    ids.push_back(id);
-    at = end;
-  }
-  return ids;
-}
-
 std::string encode(const Tokenizer& tokenizer, const Options& options) {
   std::string line;
   for (const Token id : tokenizer.encode(read_stdin(), options.add_special)) {
@@ -62,7 +41,7 @@ std::string encode(const Tokenizer& tokenizer, const Options& options) {
 void run(const Options& options) {
   const auto tokenizer = load_tokenizer(options.model);
   if (options.decode) {
-    write_stdout(tokenizer->decode(parse_ids(read_stdin(), tokenizer->vocabulary())));
+    write_stdout(tokenizer->decode(parse_token_ids(read_stdin(), tokenizer->vocabulary(), "standard input")));
   } else {
     write_stdout(encode(*tokenizer, options));
   }
