@@ -19,7 +19,7 @@ for path in include/specdec/backend/backend.h include/specdec/runtime/verifier.h
 done
 [ -z "$(find "$prefix" -name '*test*' -not -path '*/assets/*')" ] || fail "tests were installed"
 
-cmake -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 &&
+cmake -G Ninja -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 &&
   cmake --build "$scratch/consumer" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "the consumer does not build"; }
 "$scratch/consumer/consumer" | tee "$scratch/out"
 grep -q 'as meant' "$scratch/out" || fail "the consumer printed something else"
