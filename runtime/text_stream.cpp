@@ -28,7 +28,7 @@ std::string TextStream::push(Token token) {
   return release(decoder_ ? decoder_->push(token) : std::to_string(token) + " ");
 }
 
-std::string TextStream::release(std::string text) {
+std::string TextStream::release(const std::string& text) {
   held_ += text;
   std::size_t end = std::string::npos;
   for (const std::string& word : stop_) {

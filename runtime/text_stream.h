@@ -22,7 +22,7 @@ class TextStream {
   std::string finish();
 
  private:
-  std::string release(std::string text);
+  std::string release(const std::string& text);
 
   const Tokenizer* tokenizer_;
   std::unique_ptr<StreamDecoder> decoder_;
