@@ -7,9 +7,9 @@
 namespace specdec {
 namespace {
 
-/// Longer than the gap between two operations of a pass, shorter than a wake-up costs: a pass keeps its team awake, and
-/// a team that waits for another rank soon leaves the core to it.
-constexpr int kSpins = 200;
+/// About 100 us: longer than the gap between two operations of a pass, so that a pass keeps its team awake (a wake-up costs some 40 us, and
+/// there are a hundred operations in a pass); a team that waits for another rank soon leaves the core to it.
+constexpr int kSpins = 2000;
 
 /// Returns when `word` is no longer `old`.
 std::uint32_t await_change(const std::atomic<std::uint32_t>& word, std::uint32_t old) {
