@@ -107,7 +107,7 @@ std::vector<Token> encode_text(const Options& options, std::int64_t vocabulary) 
 
 std::vector<Token> read_tokens(const Options& options, const ModelConfig& config) {
   const bool is_text = !options.text.empty();
-  const std::vector<Token> tokens =
+  std::vector<Token> tokens =
       is_text ? encode_text(options, config.vocabulary) : read_ids(options.ids, config.vocabulary);
   const auto size = static_cast<std::int64_t>(tokens.size());
   if (size < 1 || size > config.context) {
@@ -155,7 +155,7 @@ double score(Transformer& model, std::span<const Token> tokens, std::optional<Np
     if (gather) {
       std::vector<float> rows(root ? count * model.config().vocabulary : 0);
       model.head().gather_rows(logits, rows, stream);
-      if (root) {
+      if (logits_file) {
         logits_file->append(rows);
       }
     }
