@@ -23,7 +23,8 @@ namespace {
 /// Writes down what a run emits and, for the run whose text is wanted, streams it.
 class Transcript final : public OutputSink {
  public:
-  Transcript(RunJournal& journal, bool stream) : journal_(journal), stream_(stream) {}
+  Transcript(RunJournal& journal, Progress& progress, bool stream)
+      : journal_(journal), progress_(progress), stream_(stream) {}
 
   void begin_output(const std::string& prompt, std::span<const Token> prompt_ids) override {
     journal_.begin_output(prompt, {prompt_ids.begin(), prompt_ids.end()});
@@ -39,15 +40,18 @@ class Transcript final : public OutputSink {
   }
 
  private:
-  void stream(std::string_view text) { stream_ = stream_ && write_text(text); }
+  void stream(std::string_view text) {
+    stream_ = stream_ && write_text(text, [this] { progress_.tick(); });
+  }
 
   RunJournal& journal_;
+  Progress& progress_;
   bool stream_;
 };
 
 /// Decodes all prompts. With `compare` the methods take turns prompt by prompt, so that drifts of the machine fall on both alike; the
 /// text that streams is the configured method's. False when the user interrupted it.
-bool decode(Job& job, const RunConfig& config, bool stream, RunJournal& journal) {
+bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, RunJournal& journal) {
   std::vector<Method> methods{config.decode.method};
   if (config.compare) {
     methods.push_back(config.decode.method == Method::kSpeculative ? Method::kAutoregressive : Method::kSpeculative);
@@ -55,7 +59,7 @@ bool decode(Job& job, const RunConfig& config, bool stream, RunJournal& journal)
   for (std::size_t prompt = 0; prompt < job.prompts().size(); ++prompt) {
     for (const Method method : methods) {
       journal.begin_run(method, method == Method::kSpeculative ? config.decode.k : 0);
-      Transcript transcript(journal, stream && method == config.decode.method);
+      Transcript transcript(journal, progress, stream && method == config.decode.method);
       if (!job.generate(method, prompt, transcript)) {
         return false;
       }
@@ -118,7 +122,7 @@ int run(MpiSession& session, int argc, char** argv) {
     }
   });
   job.warm_up();
-  const bool complete = decode(job, config, command.stream, journal);
+  const bool complete = decode(job, config, session.progress(), command.stream, journal);
   job.end();
   journal.finish(complete ? JobStatus::kOk : JobStatus::kInterrupted, complete ? "" : "interrupted by a signal");
   if (file) {

@@ -1,14 +1,26 @@
 #include "runtime/stdout_text.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 
 namespace specdec {
 
-bool write_text(std::string_view text) {
+bool write_text(std::string_view text, const std::function<void()>& waiting) {
+  constexpr int kPatienceMs = 100;
   while (!text.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+    if (::poll(&out, 1, kPatienceMs) == 0) {
+      if (waiting) {
+        waiting();
+      }
+      continue;
+    }
+    // A pipe that is ready takes PIPE_BUF bytes without blocking.
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {
