@@ -8,7 +8,7 @@
 namespace specdec {
 namespace {
 
-constexpr int kPollsOnSharedCores = 20;
+constexpr int kPollsOnSharedCores = 200;
 constexpr int kPollsOnOwnCores = 500;  // some hundred microseconds
 constexpr long kNapNanoseconds = 10'000;
 
