@@ -5,8 +5,8 @@ namespace specdec {
 /// How a rank waits for the others between polls of MPI: it polls for a while and then takes short naps.
 ///
 /// Naps, because a wait must not poll for ever where ranks share cores: Open MPI calls sched_yield in a poll that finds nothing
-/// (mpi_yield_when_idle), and since Linux 6.18 each yield forfeits the rest of the caller's slice, so a rank that polls for long runs up
-/// a debt of seconds and is then starved by any process that computes. A nap ends the debt.
+/// (mpi_yield_when_idle), and since Linux 6.18 each yield forfeits the rest of the caller's slice, so a rank that polls for long is thought
+/// to run up a debt of seconds and to be starved then by any process that computes (such stalls were seen, and went with the naps).
 class Backoff {
  public:
   /// `polls` before the first nap: few where ranks share cores, many where they do not.

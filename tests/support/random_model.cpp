@@ -1,7 +1,6 @@
 #include "tests/support/random_model.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -120,19 +119,6 @@ Json write_gpt2(const RandomModel& m, SafetensorsWriter& w) {
 }
 
 }  // namespace
-
-TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "specdec-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw std::runtime_error("cannot make a temporary directory");
-  }
-  path_ = name;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 void write_random_model(const RandomModel& model, const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory);

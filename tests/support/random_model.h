@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/support/temporary_directory.h"
+
 namespace specdec::testing {
 
 /// Sizes of a model made for a test. Weights are random; `noise` mixes in other random numbers, so that two models of one seed
@@ -21,19 +23,6 @@ struct RandomModel {
   bool tied = true;  ///< llama only
   std::uint32_t seed = 1;
   float noise = 0;
-};
-
-/// A directory that is removed with the object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// Writes config.json and model.safetensors (F32) into `directory`, which is made.
