@@ -13,6 +13,14 @@ namespace {
 
 std::string name_of_case(const testing::TestParamInfo<Procedure>& info) { return info.param.name; }
 
+std::vector<Procedure> wrong_procedures() {
+  std::vector<Procedure> all;
+  for (const auto& some : {wrong_drafts(), wrong_acceptance(), wrong_next_tokens()}) {
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
 class RightProcedure : public testing::TestWithParam<Procedure> {};
 
 TEST_P(RightProcedure, HasTheTargetsDistribution) {

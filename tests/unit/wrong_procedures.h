@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <ostream>
@@ -26,7 +27,18 @@ struct Procedure {
   friend std::ostream& operator<<(std::ostream& out, const Procedure& procedure) { return out << procedure.name; }
 };
 
+template <typename Step>
+Procedure planted(const char* name, Fault fault = Fault::kInProbability) {
+  return {name, std::make_shared<const Step>(), fault};
+}
+
+/// A token as an index.
+inline std::size_t at(Token token) { return static_cast<std::size_t>(token); }
+
 std::vector<Procedure> right_procedures();
-std::vector<Procedure> wrong_procedures();
+// Wrong ones, by the part of the step that is wrong.
+std::vector<Procedure> wrong_drafts();       ///< what is drafted, and the rows that are kept of it
+std::vector<Procedure> wrong_acceptance();   ///< which drafted tokens stand
+std::vector<Procedure> wrong_next_tokens();  ///< what is drawn after them
 
 }  // namespace specdec::enumeration
