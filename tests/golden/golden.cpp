@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "backend/error.h"
@@ -50,7 +51,10 @@ Result run_model(const std::filesystem::path& directory, const std::vector<Token
   run_ranks(way.ranks, [&](Communicator& group) {
     const Stream stream;
     const Checkpoint checkpoint(directory);
-    const std::unique_ptr<Backend> backend = make_backend({.name = way.backend, .threads = way.threads});
+    std::unique_ptr<Backend> backend = make_backend({.name = way.backend, .threads = way.threads});
+    if (way.replace_backend) {
+      backend = way.replace_backend(std::move(backend), group.rank());
+    }
     Transformer model(config, checkpoint, *backend, group,
                       {.dtype = way.dtype, .max_rows = std::max(first, way.block), .prefill_rows = 1});
     KvCache cache = model.make_cache();
@@ -82,6 +86,23 @@ Result run_model(const std::filesystem::path& directory, const std::vector<Token
   return result;
 }
 
+std::vector<Case> all_cases() {
+  std::vector<Case> all;
+  for (const std::string& model : model_names()) {
+    for (const std::string backend : {"reference", "cpu"}) {
+      all.push_back({model, backend, DType::kF32});
+      all.push_back({model, backend, DType::kBF16});
+    }
+  }
+  return all;
+}
+
+std::string name_of(const Case& c) {
+  std::string name = c.model + "_" + c.backend + "_" + std::string(name_of(c.dtype));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 bool splits(const ModelConfig& config, int ranks) {
   try {
     ShardPlan(config.shard_shape(), 0, ranks);
@@ -98,6 +119,19 @@ double rounding_bound(const ModelConfig& config, const std::vector<float>& logit
     largest = std::max(largest, std::abs(static_cast<double>(logit)));
   }
   return 4.0 * 0x1p-24 * std::sqrt(static_cast<double>((2 * config.layers + 1) * terms)) * largest;
+}
+
+double bf16_bound(const ModelConfig& config, const std::vector<float>& logits) {
+  double squares = 0;
+  for (const float logit : logits) {
+    squares += static_cast<double>(logit) * static_cast<double>(logit);
+  }
+  const auto count = static_cast<double>(logits.size());
+  // The spacing of bf16 is 2^-7 in [1, 2); 3 / (8 ln 2) is the mean of 1 / m^2 over significands m that are uniform in log m.
+  const double rounding = 0x1p-7 * std::sqrt(3.0 / (8.0 * std::numbers::ln2) / 12.0);
+  const double deviation =
+      rounding * std::sqrt(2.0 * static_cast<double>(4 * config.layers + 1)) * std::sqrt(squares / count);
+  return deviation * std::sqrt(2.0 * std::log(count / 1e-6));
 }
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ struct Way {
   std::int64_t first_block = 0;  ///< rows of the first pass; 0: all of them
   std::int64_t block = 1;        ///< rows of the others
   int threads = 1;
+  /// What rank `rank` computes with instead of the backend that it is given.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>, int rank)> replace_backend;
 };
 
 struct Result {
@@ -43,6 +46,15 @@ struct Result {
 /// Logits at every token, over ranks that are threads.
 Result run_model(const std::filesystem::path& directory, const std::vector<Token>& tokens, const Way& way);
 
+/// Every tiny model on every backend with both types of weights, as the parameters of a test.
+struct Case {
+  std::string model;
+  std::string backend;
+  DType dtype = DType::kF32;
+};
+std::vector<Case> all_cases();
+std::string name_of(const Case& c);
+
 /// Whether the model leaves each of `ranks` ranks something to do.
 bool splits(const ModelConfig& config, int ranks);
 
@@ -50,6 +62,10 @@ bool splits(const ModelConfig& config, int ranks);
 /// model, Higham and Mary 2019; u = 2^-24); a pass is 2 L + 1 such sums in a row (two branches a layer, the head), whose errors are
 /// independent, so they add up like sqrt(2 L + 1), each at most as large as its share of the logits. Twice that for either evaluation.
 double rounding_bound(const ModelConfig& config, const std::vector<float>& logits);
+
+/// The same with bf16 weights, for evaluations that differ in the order of their fp32 sums: docs/numerics.md ("Other rank counts") derives it. On
+/// logits of a random model it raises a false alarm with a probability of at most 1e-6.
+double bf16_bound(const ModelConfig& config, const std::vector<float>& logits);
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b);
 

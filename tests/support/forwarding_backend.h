@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "backend/backend.h"
+
+namespace specdec::testing {
+
+/// Does all that another backend does. Tests derive from it to compute one operation in another way, or wrongly.
+class ForwardingBackend : public Backend {
+ public:
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  std::string description() const override { return inner_->description(); }
+  std::unique_ptr<Buffer> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
+  void upload(std::byte* device, std::span<const std::byte> host, Stream stream) override {
+    inner_->upload(device, host, stream);
+  }
+  void download(std::span<std::byte> host, const std::byte* device, Stream stream) override {
+    inner_->download(host, device, stream);
+  }
+  void synchronize(Stream stream) override { inner_->synchronize(stream); }
+  std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override { return inner_->pack(spec); }
+  void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
+    inner_->matmul(weight, x, y, stream);
+  }
+  void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) override {
+    inner_->rms_norm(x, weight, eps, y, stream);
+  }
+  void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) override {
+    inner_->layer_norm(x, weight, bias, eps, y, stream);
+  }
+  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, std::span<const std::int32_t> position,
+            Stream stream) override {
+    inner_->rope(x, head_dim, cos, sin, position, stream);
+  }
+  std::unique_ptr<KvStore> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
+  void kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+                 Stream stream) override {
+    inner_->kv_append(kv, layer, first_slot, keys, values, stream);
+  }
+  void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream stream) override {
+    inner_->kv_move(kv, from, to, stream);
+  }
+  void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
+                 std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {
+    inner_->attention(q, kv, layer, chain, kv_head, scale, out, stream);
+  }
+  void silu_mul(ConstRows gate_up, Rows out, Stream stream) override { inner_->silu_mul(gate_up, out, stream); }
+  void gelu_tanh(Rows x, Stream stream) override { inner_->gelu_tanh(x, stream); }
+  void add_bias(Rows y, const float* bias, Stream stream) override { inner_->add_bias(y, bias, stream); }
+  void add(Rows x, ConstRows y, Stream stream) override { inner_->add(x, y, stream); }
+  void slice_max(ConstRows logits, std::span<const Range> slices, std::span<SliceMax> out, Stream stream) override {
+    inner_->slice_max(logits, slices, out, stream);
+  }
+  void slice_sum(ConstRows logits, float temperature, std::span<const Range> slices, std::span<SliceSum> out,
+                 Stream stream) override {
+    inner_->slice_sum(logits, temperature, slices, out, stream);
+  }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace specdec::testing
