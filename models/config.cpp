@@ -100,7 +100,8 @@ RopeConfig read_rope(const JsonObject& json) {
 }
 
 void refuse_sliding_window(const JsonObject& json, bool mistral, std::int64_t context) {
-  if (!json.boolean("use_sliding_window", true)) {
+  // A key of other families: Mistral has the window whatever it says.
+  if (!mistral && !json.boolean("use_sliding_window", true)) {
     return;
   }
   // A Mistral config that leaves the key out means 4096 to transformers; null means none.

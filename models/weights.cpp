@@ -12,6 +12,8 @@
 namespace specdec {
 namespace {
 
+constexpr const char* kHeadTable = "lm_head.weight";
+
 /// A tensor [rows, cols] that lies as the backend wants it: outputs by inputs.
 WeightView as_stored(const TensorView& tensor) {
   const std::int64_t cols = tensor.shape[1];
@@ -59,8 +61,6 @@ class FamilyWeights : public Weights {
     prefix_ = checkpoint.contains(prefixed) ? optional_prefix : "";
   }
 
-  virtual WeightView head_table() const = 0;
-
   const TensorView& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     return unprefixed(fmt::format("{}{}", prefix_, name), shape);
   }
@@ -68,6 +68,21 @@ class FamilyWeights : public Weights {
     const TensorView& found = checkpoint_.tensor(name, shape);
     used_.insert(name);
     return found;
+  }
+
+  /// Tied tables are saved once, under either name.
+  WeightView embedding_table(std::string_view name) const {
+    const bool under_the_heads_name = config_.tied_head && !checkpoint_.contains(fmt::format("{}{}", prefix_, name));
+    return under_the_heads_name && checkpoint_.contains(kHeadTable)
+               ? head_table()
+               : as_stored(tensor(name, {config_.vocabulary, config_.d_model}));
+  }
+  /// The head's own table wherever there is one: beside a tied embedding it holds the same numbers again, and where it
+  /// does not, the config is what is wrong (transformers decides so too).
+  WeightView head_table() const {
+    return config_.tied_head && !checkpoint_.contains(kHeadTable)
+               ? token_embedding()
+               : as_stored(unprefixed(kHeadTable, {config_.vocabulary, config_.d_model}));
   }
 
   std::vector<float> vector(std::string_view name, std::int64_t size) const {
@@ -98,8 +113,8 @@ class FamilyWeights : public Weights {
     token_embedding();
     position_embedding();
     for (const auto& [name, view] : checkpoint_.tensors()) {
-      const bool buffer = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-                          name.ends_with("rotary_emb.inv_freq") || (config_.tied_head && name == "lm_head.weight");
+      const bool buffer =
+          name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq");
       if (!buffer && !used_.contains(name)) {
         throw_bad_input(
             fmt::format("{}: {}: found a tensor that config.json does not account for, expected those of "
@@ -122,7 +137,7 @@ class FamilyWeights : public Weights {
 class Gpt2Weights final : public FamilyWeights {
  public:
   Gpt2Weights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan, DType dtype)
-      : FamilyWeights(config, checkpoint, plan, dtype, "transformer.", "wte.weight") {
+      : FamilyWeights(config, checkpoint, plan, dtype, "transformer.", "ln_f.weight") {
     check_all_tensors();
   }
 
@@ -158,9 +173,7 @@ class Gpt2Weights final : public FamilyWeights {
   }
 
   NormWeights final_norm() const override { return norm("ln_f"); }
-  WeightView token_embedding() const override {
-    return as_stored(tensor("wte.weight", {config_.vocabulary, config_.d_model}));
-  }
+  WeightView token_embedding() const override { return embedding_table("wte.weight"); }
   WeightView position_embedding() const override {
     return as_stored(tensor("wpe.weight", {config_.context, config_.d_model}));
   }
@@ -169,16 +182,12 @@ class Gpt2Weights final : public FamilyWeights {
   NormWeights norm(const std::string& name) const {
     return {vector(name + ".weight", config_.d_model), vector(name + ".bias", config_.d_model)};
   }
-  WeightView head_table() const override {
-    return config_.tied_head ? token_embedding()
-                             : as_stored(unprefixed("lm_head.weight", {config_.vocabulary, config_.d_model}));
-  }
 };
 
 class LlamaWeights final : public FamilyWeights {
  public:
   LlamaWeights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan, DType dtype)
-      : FamilyWeights(config, checkpoint, plan, dtype, "model.", "embed_tokens.weight") {
+      : FamilyWeights(config, checkpoint, plan, dtype, "model.", "norm.weight") {
     check_all_tensors();
   }
 
@@ -202,9 +211,7 @@ class LlamaWeights final : public FamilyWeights {
   }
 
   NormWeights final_norm() const override { return norm("norm"); }
-  WeightView token_embedding() const override {
-    return as_stored(tensor("embed_tokens.weight", {config_.vocabulary, config_.d_model}));
-  }
+  WeightView token_embedding() const override { return embedding_table("embed_tokens.weight"); }
   WeightView position_embedding() const override { return {}; }
 
  private:
@@ -234,11 +241,6 @@ class LlamaWeights final : public FamilyWeights {
     const TensorView& matrix = tensor(name + ".weight", {config_.d_model, inputs});
     return {rows_cut(cols_of(as_stored(matrix), mine), std::move(slices)),
             has_bias ? vector(name + ".bias", config_.d_model) : std::vector<float>{}};
-  }
-
-  WeightView head_table() const override {
-    return config_.tied_head ? token_embedding()
-                             : as_stored(unprefixed("lm_head.weight", {config_.vocabulary, config_.d_model}));
   }
 };
 

@@ -152,6 +152,8 @@ TEST(ModelConfig, MistralOnlyWithoutAWindow) {
   json["sliding_window"] = 128;
   EXPECT_EQ(load(json).context, 128) << "a window as long as the context hides nothing";
   EXPECT_THAT(refused(json, "sliding_window", 127), HasSubstr("windowed attention"));
+  json["use_sliding_window"] = false;
+  EXPECT_THAT(refused(json, "sliding_window", 127), HasSubstr("windowed attention")) << "not a key of Mistral's";
   json.erase("sliding_window");
   EXPECT_EQ(load(json).context, 128);
   EXPECT_THAT(refused(json, "max_position_embeddings", 4097), HasSubstr("sliding_window"))

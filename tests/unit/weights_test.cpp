@@ -102,6 +102,27 @@ float element(const Checkpoint& checkpoint, const std::string& name, std::int64_
   return load_as_float(tensor.data, tensor.dtype, index);
 }
 
+TEST(Weights, ATiedTableLiesUnderEitherName) {
+  for (const bool embedding : {true, false}) {
+    Tensors tensors = gpt2_tensors();
+    if (embedding) {
+      tensors.emplace_back("lm_head.weight", std::vector<std::int64_t>{128, 8});
+    } else {
+      tensors.front().first = "lm_head.weight";
+    }
+    const TemporaryDirectory directory;
+    directory.write("model.safetensors", f32_checkpoint(tensors));
+    const Checkpoint checkpoint(directory.path());
+    const ModelConfig config = gpt2_config();
+    const ShardPlan plan(config.shard_shape(), 0, 1);
+    const auto weights = map_weights(config, checkpoint, plan, DType::kF32);
+    const char* embedding_name = embedding ? "wte.weight" : "lm_head.weight";
+    EXPECT_EQ(at(weights->token_embedding(), 3, 4), element(checkpoint, embedding_name, 28));
+    EXPECT_EQ(at(weights->head().stacked[0], 3, 4), element(checkpoint, "lm_head.weight", 28))
+        << "where both are there and differ, the head's own stands, as in transformers";
+  }
+}
+
 TEST(Weights, Gpt2IsUnfusedAndTransposed) {
   const TemporaryDirectory directory;
   directory.write("model.safetensors", f32_checkpoint(gpt2_tensors()));
