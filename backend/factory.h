@@ -15,7 +15,7 @@ struct BackendOptions {
   int threads = 1;  ///< of "cpu": compute threads, the calling one included
 };
 
-/// Throws kBadInput for a name that does not exist, an instruction set that this CPU lacks, or threads < 1.
+/// Throws kBadInput for a name that does not exist, an instruction set that this CPU lacks, or a number of threads that cannot be started.
 std::unique_ptr<Backend> make_backend(const BackendOptions& options);
 
 }  // namespace specdec

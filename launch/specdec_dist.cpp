@@ -52,12 +52,8 @@ class Transcript final : public OutputSink {
 /// Decodes all prompts. With `compare` the methods take turns prompt by prompt, so that drifts of the machine fall on both alike; the
 /// text that streams is the configured method's. False when the user interrupted it.
 bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, RunJournal& journal) {
-  std::vector<Method> methods{config.decode.method};
-  if (config.compare) {
-    methods.push_back(config.decode.method == Method::kSpeculative ? Method::kAutoregressive : Method::kSpeculative);
-  }
   for (std::size_t prompt = 0; prompt < job.prompts().size(); ++prompt) {
-    for (const Method method : methods) {
+    for (const Method method : config.methods()) {
       journal.begin_run(method, method == Method::kSpeculative ? config.decode.k : 0);
       Transcript transcript(journal, progress, stream && method == config.decode.method);
       if (!job.generate(method, prompt, transcript)) {
@@ -88,6 +84,40 @@ class LastWords {
   Watchdog& watchdog_;
 };
 
+/// Rank 0's part of the job. However it ends, the report on disk says so.
+int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command) {
+  RunJournal journal(config, job.machine(session.hosts()));
+  std::optional<JournalFile> file;
+  if (!command.json.empty()) {
+    file.emplace(journal, command.json);
+  }
+  const auto close = [&](JobStatus status, const std::string& why) {
+    journal.finish(status, why);
+    if (file) {
+      file->write();
+    }
+  };
+  const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
+    const bool by_user = failure.cause == FailureCause::kInterrupted;
+    close(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
+  });
+  bool complete = false;
+  try {
+    job.warm_up();
+    complete = decode(job, config, session.progress(), command.stream, journal);
+  } catch (const std::exception& error) {
+    close(JobStatus::kFailed, error.what());
+    throw;
+  }
+  job.end();
+  close(complete ? JobStatus::kOk : JobStatus::kInterrupted, complete ? "" : "interrupted by a signal");
+  if (command.report) {
+    std::fputs(report_text(journal.snapshot()).c_str(), stderr);
+  }
+  constexpr int kEndedBySignal = 128;  // as shells count
+  return complete ? 0 : kEndedBySignal + session.watchdog().interrupted();
+}
+
 int run(MpiSession& session, int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves ends the streaming, not the job
   const std::unique_ptr<Communicator> control = session.world("auto");
@@ -109,30 +139,7 @@ int run(MpiSession& session, int argc, char** argv) {
     job.follow();
     return 0;
   }
-  RunJournal journal(config, job.machine(session.hosts()));
-  std::optional<JournalFile> file;
-  if (!command.json.empty()) {
-    file.emplace(journal, command.json);
-  }
-  const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
-    const bool by_user = failure.cause == FailureCause::kInterrupted;
-    journal.finish(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
-    if (file) {
-      file->write();
-    }
-  });
-  job.warm_up();
-  const bool complete = decode(job, config, session.progress(), command.stream, journal);
-  job.end();
-  journal.finish(complete ? JobStatus::kOk : JobStatus::kInterrupted, complete ? "" : "interrupted by a signal");
-  if (file) {
-    file->write();
-  }
-  if (command.report) {
-    std::fputs(report_text(journal.snapshot()).c_str(), stderr);
-  }
-  constexpr int kEndedBySignal = 128;  // as shells count
-  return complete ? 0 : kEndedBySignal + session.watchdog().interrupted();
+  return lead(job, session, config, command);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr std::int64_t kLargestVocabulary = 1 << 24;
 constexpr std::int64_t kLongestContext = 1 << 20;
 constexpr std::int64_t kLargestHead = 1 << 12;
 
-void require_absent(const JsonObject& json, std::string_view key, std::string_view why) {
+void require_false(const JsonObject& json, std::string_view key, std::string_view why) {
   if (json.has(key) && json.boolean(key, false)) {
     json.refuse(key, fmt::format("false ({})", why));
   }
@@ -45,9 +45,9 @@ void read_gpt2(const JsonObject& json, ModelConfig& config) {
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
     json.refuse("activation_function", "gelu_new or gelu_pytorch_tanh");
   }
-  require_absent(json, "scale_attn_by_inverse_layer_idx", "attention scaled by layer is not supported");
-  require_absent(json, "reorder_and_upcast_attn", "Mistral-GPT2's attention is not supported");
-  require_absent(json, "add_cross_attention", "a decoder without an encoder");
+  require_false(json, "scale_attn_by_inverse_layer_idx", "attention scaled by layer is not supported");
+  require_false(json, "reorder_and_upcast_attn", "Mistral-GPT2's attention is not supported");
+  require_false(json, "add_cross_attention", "a decoder without an encoder");
   config.attention_scale =
       json.boolean("scale_attn_weights", true) ? 1.0F / std::sqrt(static_cast<float>(config.head_dim)) : 1.0F;
   config.attention_bias = true;

@@ -83,7 +83,7 @@ JsonNode JsonNode::at(std::string_view key) const {
   if (!value_->is_object()) refuse("an object");
   const auto found = value_->find(key);
   if (found == value_->end()) refuse(fmt::format("an object with the key '{}'", key));
-  return child(*found, path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key));
+  return child(*found, member_path(key));
 }
 
 std::optional<JsonNode> JsonNode::find(std::string_view key) const {
@@ -111,9 +111,12 @@ std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
   if (!value_->is_object()) refuse("an object");
   std::vector<std::pair<std::string, JsonNode>> nodes;
   nodes.reserve(value_->size());
-  for (const auto& [key, value] : value_->items())
-    nodes.emplace_back(key, child(value, fmt::format("{}.{}", path_, key)));
+  for (const auto& [key, value] : value_->items()) nodes.emplace_back(key, child(value, member_path(key)));
   return nodes;
+}
+
+std::string JsonNode::member_path(std::string_view key) const {
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
 }
 
 std::string JsonNode::where() const { return path_.empty() ? file_ : fmt::format("{}: {}", file_, path_); }

@@ -51,6 +51,7 @@ class JsonNode {
  private:
   JsonNode(std::shared_ptr<const nlohmann::json> root, const nlohmann::json* value, std::string file, std::string path)
       : root_(std::move(root)), value_(value), file_(std::move(file)), path_(std::move(path)) {}
+  std::string member_path(std::string_view key) const;
   JsonNode child(const nlohmann::json& value, const std::string& path) const { return {root_, &value, file_, path}; }
 
   std::shared_ptr<const nlohmann::json> root_;

@@ -52,6 +52,15 @@ struct RunConfig {
     bool ignore_eos = false;
     std::vector<std::string> stop;
   } decode;
+
+  /// What decodes each prompt, the method whose text is wanted first.
+  std::vector<Method> methods() const {
+    if (!compare) {
+      return {decode.method};
+    }
+    const bool speculative = decode.method == Method::kSpeculative;
+    return {decode.method, speculative ? Method::kAutoregressive : Method::kSpeculative};
+  }
 };
 
 }  // namespace specdec

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/elementary.h"
 #include "backend/error.h"
 
 namespace specdec {
@@ -44,7 +43,7 @@ Verdict Decision::decide_by_sums(ConstRows logits, const Round& round, std::int6
   entry_z_.resize(tokens_.size());
   head_.sums(logits, params_.temperature, tokens_, sums_, entry_z_, Stream{});
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    entries_.push_back({.p = elementary::exp(entry_z_[i] - sums_[i].max) / sums_[i].sum, .q = round.rows[i + 1].q});
+    entries_.push_back({.p = probability_from_sums(entry_z_[i], sums_[i].max, sums_[i].sum), .q = round.rows[i + 1].q});
   }
   Verdict verdict = summarise(accept(), round.drafted());
 

@@ -41,8 +41,8 @@ class Decision {
   Verdict decide_by_sums(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
   Verdict decide_by_rows(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
 
-  /// Stage 1 on the entries known so far: those of the first entries_.size() drafted tokens.
-  /// (`q_rows` only for a verifier that needs all rows).
+  /// Stage 1 on the entries known so far, those of the first entries_.size() drafted tokens; `q_rows` only for a verifier that needs
+  /// all rows.
   std::int64_t accept(std::span<const float> q_rows = {}) const;
   /// The draft's distributions as [K, vocabulary], point masses written out.
   std::span<const float> dense_rows(const DraftBlock& draft);

@@ -108,11 +108,6 @@ EncodedPrompt Job::encode(const Prompt& prompt, std::size_t index) const {
   EncodedPrompt encoded{.text = prompt.text, .ids = {}};
   if (prompt.ids) {
     encoded.ids = *prompt.ids;
-    for (const Token id : encoded.ids) {
-      if (id < 0 || id >= model.vocabulary) {
-        throw_bad_input(fmt::format("{}: found id {}, expected 0 to {}", name, id, model.vocabulary - 1));
-      }
-    }
   } else if (tokenizer_) {
     try {
       encoded.ids = tokenizer_->encode(prompt.text, true);
@@ -122,6 +117,12 @@ EncodedPrompt Job::encode(const Prompt& prompt, std::size_t index) const {
   } else {
     throw_bad_input(fmt::format("{}: found text, but {} has no tokenizer; expected ids (--prompt-ids)", name,
                                 config_.target.string()));
+  }
+  // Of a text too: a tokenizer may have more tokens than the model has rows for.
+  for (const Token id : encoded.ids) {
+    if (id < 0 || id >= model.vocabulary) {
+      throw_bad_input(fmt::format("{}: found id {}, expected 0 to {}", name, id, model.vocabulary - 1));
+    }
   }
   const auto size = static_cast<std::int64_t>(encoded.ids.size());
   if (size == 0) {
@@ -156,9 +157,8 @@ void Job::warm_up() {
   EndRules rules = end_rules();
   rules.max_new_tokens = std::min(rules.max_new_tokens, kTokens);
   NoSink sink;
-  generate(config_.decode.method, 0, rules, sink);
-  if (config_.compare) {
-    generate(Method::kAutoregressive, 0, rules, sink);
+  for (const Method method : config_.methods()) {
+    generate(method, 0, rules, sink);
   }
 }
 

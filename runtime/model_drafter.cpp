@@ -69,8 +69,9 @@ void ModelDrafter::propose(std::uint32_t round, std::span<const Token> history, 
   const auto size = static_cast<std::int64_t>(history.size());
   check(k <= room(size), "ModelDrafter: asked for more tokens than its context holds");
 
-  // Of what was fed in earlier rounds, the part that the history confirms stays.
-  const auto seen = history.subspan(static_cast<std::size_t>(cache_.committed()));
+  // Of what was fed in earlier rounds, the part that the history confirms stays; but its last token is fed in any case, for the logits
+  // after it. (A rejected token can come back as the next one, when the residual vanished.)
+  const auto seen = history.first(history.size() - 1).subspan(static_cast<std::size_t>(cache_.committed()));
   const auto confirmed = std::mismatch(pending_.begin(), pending_.end(), seen.begin(), seen.end()).first;
   cache_.commit_prefix(confirmed - pending_.begin());
   pending_.clear();

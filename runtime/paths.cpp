@@ -14,7 +14,7 @@ namespace specdec {
 namespace fs = std::filesystem;
 namespace {
 
-/// The first of `places` that `is` holds for; else throws "PLACE: found no WHAT 'NAME', looked at ...".
+/// The first of `places` that `is` holds for; else throws "FOUND; looked at PLACES HINT".
 template <typename Is>
 fs::path first_of(const std::vector<fs::path>& places, Is is, const std::string& found, const std::string& hint) {
   std::error_code error;

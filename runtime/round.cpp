@@ -1,5 +1,6 @@
 #include "runtime/round.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "backend/error.h"
@@ -33,7 +34,8 @@ void RoundChannel::exchange(Round& round) {
         static_cast<std::int32_t>(round.action),     round.sequence, round.number, round.kept, round.count,
         static_cast<std::int32_t>(round.rows.size())};
     std::memcpy(wire_.data(), &header, sizeof header);
-    std::memcpy(wire_.data() + sizeof header, round.rows.data(), round.rows.size() * sizeof(RoundRow));
+    // Not memcpy, which must not be given the null of a round without rows.
+    std::ranges::copy(std::as_bytes(std::span(round.rows)), wire_.begin() + sizeof header);
   }
   control_.broadcast(wire_, 0, Stream{});
   if (!is_root()) {
@@ -46,7 +48,8 @@ void RoundChannel::exchange(Round& round) {
     round.kept = header.kept;
     round.count = header.count;
     round.rows.resize(static_cast<std::size_t>(header.rows));
-    std::memcpy(round.rows.data(), wire_.data() + sizeof header, round.rows.size() * sizeof(RoundRow));
+    const auto rows = std::as_writable_bytes(std::span(round.rows));
+    std::copy_n(wire_.begin() + sizeof header, rows.size(), rows.begin());
   }
 }
 

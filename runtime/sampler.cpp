@@ -1,5 +1,7 @@
 #include "runtime/sampler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,6 +20,16 @@ void require_no_nan(std::span<const float> logits) {
   }
   if (bad != 0) {
     throw_bad_input("logits are not finite: found NaN or +inf, expected numbers (broken weights in the checkpoint?)");
+  }
+}
+
+/// A NaN or +inf among the logits of a row shows in its sum, and so does a row of nothing but -inf.
+void require_finite(float max, float sum) {
+  if (!(std::isfinite(max) && std::isfinite(sum) && sum > 0.0F)) {
+    throw_bad_input(
+        fmt::format("logits are not finite: their largest is {} and their weights sum to {}, expected numbers (broken "
+                    "weights in the checkpoint?)",
+                    max, sum));
   }
 }
 
@@ -78,6 +90,7 @@ void Sampler::keep_top_p(std::span<float> weights) {
 void probabilities_from_sums(std::span<const float> logits, float temperature, float max, float sum,
                              std::span<float> out) {
   check(logits.size() == out.size(), "a row of probabilities is as long as its logits");
+  require_finite(max, sum);
   scaled_exp(logits, temperature, max, out);
   for (float& weight : out) {
     weight /= sum;

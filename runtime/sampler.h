@@ -45,7 +45,7 @@ class Sampler {
 
 /// p(x) = exp(z(x) - max) / sum for a whole row, z = logits / temperature, from the row's statistics (RowSum in
 /// parallel/head.h). `out` [vocabulary], may be `logits` itself. Without truncation this is all that a row needs after
-/// the collectives of a decision.
+/// the collectives of a decision. Statistics that are not finite are kBadInput, as broken logits are to warp().
 void probabilities_from_sums(std::span<const float> logits, float temperature, float max, float sum,
                              std::span<float> out);
 

@@ -13,8 +13,6 @@ namespace specdec {
 struct Cut {
   float value = 0;
   Token token = 0;
-
-  bool keeps(float entry, Token at) const { return entry > value || (entry == value && at <= token); }
 };
 
 /// Finds the cut of a row of weights in [0, 1] without sorting it: a radix selection on the bits of the floats, whose

@@ -60,14 +60,15 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
   plan_rows(chain, kv.shape().head_dim);
   const Pass pass{q, kv, layer, chain, kv_head, scale, out};
 
-  // A KV head may be read by all query heads (multi-query attention), so scratch is sized for that.
-  const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit / heads * kv_heads);
+  // A unit has heads / kv_heads queries a row on average.
+  const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit * kv_heads / heads);
   const std::int64_t work = rows * heads * (chain.first_slot + rows) * kv.shape().head_dim;
   const int threads = work < kWorthSharing ? 1 : pool_.size();
   const std::int64_t runs_wanted = (threads + kv_heads - 1) / kv_heads;
   const std::int64_t rows_per_run = std::min(most_rows, (rows + runs_wanted - 1) / runs_wanted);
   const std::int64_t runs = (rows + rows_per_run - 1) / rows_per_run;
   for (Scratch& scratch : scratch_) {
+    // One KV head may be read by all query heads of a row.
     const std::int64_t queries = rows_per_run * heads;
     if (static_cast<std::int64_t>(scratch.queries.size()) < queries) {
       scratch.queries.resize(queries);

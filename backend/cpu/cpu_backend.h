@@ -19,7 +19,7 @@ namespace specdec {
 /// allocated.
 class CpuBackend final : public Backend {
  public:
-  /// Throws kBadInput if this CPU lacks `isa` or threads < 1.
+  /// Throws kBadInput if this CPU lacks `isa`, threads < 1, or the machine does not let so many threads start.
   CpuBackend(Isa isa, int threads);
 
   std::string description() const override;

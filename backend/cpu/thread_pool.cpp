@@ -1,6 +1,9 @@
 #include "backend/cpu/thread_pool.h"
 
+#include <fmt/format.h>
 #include <immintrin.h>
+
+#include <system_error>
 
 #include "backend/error.h"
 
@@ -35,12 +38,21 @@ void flush_subnormals_to_zero() {
 ThreadPool::ThreadPool(int threads) {
   check(threads >= 1, "a thread pool needs at least one thread");
   workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { work(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      workers_.emplace_back([this, thread] { work(thread); });
+    }
+  } catch (const std::system_error& error) {
+    const int started = size();
+    stop();
+    throw_bad_input(fmt::format("threads: found {}, expected no more than this machine can start: {} ran ({})", threads,
+                                started, error.what()));
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   if (workers_.empty()) {
     return;
   }
@@ -50,6 +62,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) {
     worker.join();
   }
+  workers_.clear();
 }
 
 void ThreadPool::fork_join(Call call, void* context) {

@@ -18,6 +18,7 @@ void flush_subnormals_to_zero();
 /// one thread it is a plain call. Rounds are started by one thread at a time.
 class ThreadPool {
  public:
+  /// Throws kBadInput when the machine does not let so many threads start.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -43,6 +44,7 @@ class ThreadPool {
 
   void fork_join(Call call, void* context);
   void work(int thread);
+  void stop();
 
   Call call_ = nullptr;
   void* context_ = nullptr;

@@ -525,6 +525,26 @@ def the_second_prompt_counts_too(place):
     place.refuses_run("prompts[1]", "0 to 255", prompt=["--prompt", "fine", "--prompt-ids", "300"])
 
 
+@case(together=True)
+def text_of_tokens_that_the_model_lacks(place):
+    small, _ = tiny_model.write(place.path("small"), vocab_size=192)
+    place.refuses_run("prompts[0]", "id 195", "0 to 191", target=small, prompt=["--prompt", "\u00e9"])
+
+
+@case(together=True)
+def weights_that_are_no_numbers(place):
+    """What rank 0 alone finds out while it decodes stands in its report too."""
+    begin, end = place.weights.header["lm_head.weight"]["data_offsets"]
+    place.weights.data = place.weights.data[:begin] + b"\xff" * (end - begin) + place.weights.data[end:]
+    place.weights.write(place.safetensors)
+    report = place.path("report.json")
+    for sampling in ("decode.top_k=0", "decode.top_k=3"):
+        place.refuses_run("logits are not finite", "weights in the checkpoint", more=["--json", report, "--set", sampling])
+        with open(report, encoding="utf-8") as file:
+            found = json.load(file)
+        assert found["status"] == "failed" and "logits are not finite" in found["error"], found
+
+
 # The ranks themselves
 
 @case(alone=False, together=True)

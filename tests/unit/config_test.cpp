@@ -149,6 +149,15 @@ TEST(Config, DefaultsDependOnTheDraft) {
   EXPECT_THAT(error_of([&] { completed("draft: a\n"); }), HasSubstr("target: found nothing"));
 }
 
+TEST(Config, MethodsOfARun) {
+  RunConfig run;
+  EXPECT_EQ(run.methods(), std::vector{Method::kSpeculative});
+  run.compare = true;
+  EXPECT_EQ(run.methods(), (std::vector{Method::kSpeculative, Method::kAutoregressive}));
+  run.decode.method = Method::kAutoregressive;
+  EXPECT_EQ(run.methods(), (std::vector{Method::kAutoregressive, Method::kSpeculative}));
+}
+
 TEST(Config, PageIsTheCode) {
   std::ifstream file(SPECDEC_SOURCE_DIR "/docs/configuration.md");
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

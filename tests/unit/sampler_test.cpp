@@ -192,6 +192,20 @@ TEST(Sampler, ProbabilitiesFromSumsAreTheWarpsOwn) {
   EXPECT_EQ(in_place, out);
 }
 
+TEST(Sampler, BrokenSumsAreTheUsersToMend) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [max, sum] :
+       {std::pair{1.0F, nan}, {kInf, nan}, {-kInf, nan}, {kInf, 1.0F}, {1.0F, 0.0F}, {1.0F, kInf}}) {
+    try {
+      probability_from_sums(0.5F, max, sum);
+      ADD_FAILURE() << "no error for " << max << ", " << sum;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+      EXPECT_NE(std::string(error.what()).find("logits are not finite"), std::string::npos);
+    }
+  }
+}
+
 TEST(Draw, FollowsTheRunningSum) {
   const Row weights{0.0F, 0.25F, 0.0F, 0.5F, 0.25F, 0.0F};
   EXPECT_EQ(draw(weights, 0.0), 1);

@@ -1,9 +1,12 @@
 #include "backend/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <vector>
+
+#include "backend/error.h"
 
 namespace specdec {
 namespace {
@@ -55,6 +58,26 @@ TEST(ThreadPool, WorkersFlushSubnormals) {
   });
   EXPECT_EQ(results, std::vector<float>(3, 0.0F));
 }
+
+// A sanitizer's own memory would be under the same limit.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadPool, SaysWhenThreadsCannotBeStarted) {
+  // Without more address space there are no stacks: those of threads that have ended, which the C library keeps, are soon used up.
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  const rlimit none{.rlim_cur = 1, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+  std::string message;
+  try {
+    const ThreadPool pool(200);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+    message = error.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  EXPECT_EQ(message.substr(0, 19), "threads: found 200,");
+}
+#endif
 
 }  // namespace
 }  // namespace specdec

@@ -1,0 +1,89 @@
+#include "runtime/model_drafter.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/error.h"
+#include "backend/factory.h"
+#include "parallel/self_communicator.h"
+#include "tests/support/random_model.h"
+
+namespace specdec {
+namespace {
+
+using testing::TemporaryDirectory;
+
+/// A small random model and what it needs.
+class ModelDrafterTest : public ::testing::Test {
+ protected:
+  ModelDrafterTest()
+      : checkpoint_(written(directory_)),
+        model_(load_model_config(directory_.path()), checkpoint_, *backend_, self_,
+               {.dtype = DType::kF32, .max_rows = 2}) {}
+
+  static std::filesystem::path written(const TemporaryDirectory& directory) {
+    testing::write_random_model({}, directory.path());
+    return directory.path();
+  }
+
+  /// What a drafter that knows nothing yet proposes.
+  std::vector<Token> fresh(const std::vector<Token>& history, std::int64_t k) {
+    ModelDrafter drafter(model_, kGreedy, 0);
+    DraftBlock block;
+    drafter.begin(0, history);
+    drafter.propose(0, history, k, block);
+    return block.tokens;
+  }
+
+  static constexpr SamplingParams kGreedy{.temperature = 0};
+  TemporaryDirectory directory_;
+  std::unique_ptr<Backend> backend_ = make_backend({.name = "cpu", .isa = Isa::kScalar, .threads = 1});
+  SelfCommunicator self_;
+  Checkpoint checkpoint_;
+  Transformer model_;
+};
+
+TEST_F(ModelDrafterTest, FindsOutByItselfWhatStillStands) {
+  const std::vector<Token> prompt{5, 17, 99, 3};
+  for (std::size_t accepted = 0; accepted <= 4; ++accepted) {
+    for (const bool repeated : {false, true}) {
+      ModelDrafter drafter(model_, kGreedy, 0);
+      DraftBlock block;
+      drafter.begin(0, prompt);
+      drafter.propose(0, prompt, 4, block);
+      std::vector<Token> history = prompt;
+      history.insert(history.end(), block.tokens.begin(), block.tokens.begin() + static_cast<std::ptrdiff_t>(accepted));
+      // The next token is another one, or the very one that was drafted there: then all of the history has been fed already.
+      const Token drafted = block.tokens[std::min<std::size_t>(accepted, 3)];
+      history.push_back(repeated ? drafted : (drafted + 1) % 300);
+      drafter.propose(1, history, 3, block);
+      EXPECT_EQ(block.tokens, fresh(history, 3)) << accepted << (repeated ? ", repeated" : "");
+    }
+  }
+}
+
+TEST_F(ModelDrafterTest, CatchesUpWithRoundsThatItWasNotAskedIn) {
+  const std::vector<Token> prompt{5, 17};
+  ModelDrafter drafter(model_, kGreedy, 0);
+  DraftBlock block;
+  drafter.begin(0, prompt);
+  drafter.propose(0, prompt, 2, block);
+  std::vector<Token> history = prompt;
+  for (Token token = 40; token < 60; ++token) {
+    history.push_back(token);
+  }
+  drafter.propose(5, history, 2, block);
+  EXPECT_EQ(block.tokens, fresh(history, 2));
+}
+
+TEST_F(ModelDrafterTest, HasRoomToTheEndOfItsContext) {
+  const std::int64_t context = model_.config().context;
+  ModelDrafter drafter(model_, kGreedy, 0);
+  const std::vector<Token> history(static_cast<std::size_t>(context - 2), 7);
+  EXPECT_EQ(drafter.room(context - 2), 3);
+  EXPECT_EQ(drafter.room(context + 1), 0);
+  EXPECT_EQ(fresh(history, 3).size(), 3U);
+  EXPECT_THROW(fresh(history, 4), Error);
+}
+
+}  // namespace
+}  // namespace specdec
