@@ -49,10 +49,7 @@ Range scaled(Range range, std::int64_t by) { return {range.begin * by, range.end
 class FamilyWeights : public Weights {
  public:
   LinearSpec head() const override {
-    const WeightView table = config_.tied_head
-                                 ? token_embedding()
-                                 : as_stored(unprefixed("lm_head.weight", {config_.vocabulary, config_.d_model}));
-    return columns_cut({rows_of(table, plan_.vocabulary())});
+    return {{rows_of(head_table(), plan_.vocabulary())}, {{0, config_.d_model}}, dtype_};
   }
 
  protected:

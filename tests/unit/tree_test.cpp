@@ -76,7 +76,7 @@ TEST(Tree, NegativeZeroIsTheIdentityAndSurvives) {
   for (int leaves = 1; leaves <= 9; ++leaves) {
     EXPECT_EQ(bits(sum_of(std::vector<std::vector<float>>(leaves, {-0.0F}))[0]), 0x80000000U) << leaves;
     for (int place = 0; place < leaves; ++place) {
-      for (const float value : {0.0F, -0.0F, 1.5F, -3e-41F, INFINITY}) {
+      for (const float value : {0.0F, -0.0F, 1.5F, -0x1p-126F, INFINITY}) {
         std::vector<std::vector<float>> values(leaves, {-0.0F});
         values[place][0] = value;
         EXPECT_EQ(bits(sum_of(values)[0]), bits(value)) << leaves << " " << place;
