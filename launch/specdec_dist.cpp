@@ -1,6 +1,5 @@
 /// Generates text with a target model cut over the ranks of an MPI job and a draft model on rank 0, and says how much faster
 /// that was than without the draft, and why.
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -119,7 +118,6 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
 }
 
 int run(MpiSession& session, int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves ends the streaming, not the job
   const std::unique_ptr<Communicator> control = session.world("auto");
   const CommandLine command = agree(*control, [&] { return parse_command_line(argc, argv); });
   if (command.print) {

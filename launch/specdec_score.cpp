@@ -24,6 +24,7 @@
 #include "runtime/agree_isa.h"
 #include "runtime/npy.h"
 #include "runtime/paths.h"
+#include "runtime/stdout_text.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -66,7 +67,9 @@ Options parse(int argc, char** argv) {
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   app.add_option("--backend", options.backend, "cpu or reference")->capture_default_str();
-  app.add_option("--threads", options.threads, "Compute threads a rank")->capture_default_str();
+  app.add_option("--threads", options.threads, "Compute threads a rank, 1 to 256")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512_bf16; the weakest of all ranks counts")
       ->capture_default_str();
   try {
@@ -169,7 +172,7 @@ int run(MpiSession& session, int argc, char** argv) {
   Options options = agree(*world, [&] { return parse(argc, argv); });
   if (options.print) {
     if (root) {
-      fmt::print("{}", *options.print);
+      write_text(*options.print);
     }
     return 0;
   }
@@ -203,11 +206,12 @@ int run(MpiSession& session, int argc, char** argv) {
   });
   if (root) {
     const std::size_t predicted = tokens.size() - 1;
-    fmt::print("tokens          {} ({} predicted)\n", tokens.size(), predicted);
-    fmt::print("log-likelihood  {:.4f} nats\n", log_likelihood);
+    std::string result = fmt::format("tokens          {} ({} predicted)\nlog-likelihood  {:.4f} nats\n", tokens.size(),
+                                     predicted, log_likelihood);
     if (predicted > 0) {
-      fmt::print("perplexity      {:.4f}\n", std::exp(-log_likelihood / static_cast<double>(predicted)));
+      result += fmt::format("perplexity      {:.4f}\n", std::exp(-log_likelihood / static_cast<double>(predicted)));
     }
+    write_text(result);
   }
   return 0;
 }

@@ -1,16 +1,22 @@
+/// Text to token ids and back.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <sstream>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "backend/error.h"
 #include "models/token_ids.h"
 #include "models/tokenizer.h"
+#include "parallel/program.h"
+#include "runtime/paths.h"
+#include "runtime/stdout_text.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -22,11 +28,14 @@ struct Options {
   bool add_special = false;
 };
 
-std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
-
-void write_stdout(std::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!written) throw_bad_input("standard output: cannot be written to");
+std::string read_stdin() {
+  std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  // What the stream does not tell from an end: no bytes, because it could not be read at all.
+  char byte = 0;
+  if (text.empty() && ::read(STDIN_FILENO, &byte, 1) < 0) {
+    throw_bad_input(fmt::format("standard input: cannot be read: {}", std::strerror(errno)));
+  }
+  return text;
 }
 
 std::string encode(const Tokenizer& tokenizer, const Options& options) {
@@ -39,11 +48,11 @@ std::string encode(const Tokenizer& tokenizer, const Options& options) {
 }
 
 void run(const Options& options) {
-  const auto tokenizer = load_tokenizer(options.model);
+  const auto tokenizer = load_tokenizer(find_model(options.model, {}, "--model"));
   if (options.decode) {
-    write_stdout(tokenizer->decode(parse_token_ids(read_stdin(), tokenizer->vocabulary(), "standard input")));
+    write_text(tokenizer->decode(parse_token_ids(read_stdin(), tokenizer->vocabulary(), "standard input")));
   } else {
-    write_stdout(encode(*tokenizer, options));
+    write_text(encode(*tokenizer, options));
   }
 }
 
@@ -68,28 +77,20 @@ int program(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {
-    return app.exit(done);
+    std::ostringstream text;
+    app.exit(done, text, text);
+    write_text(text.str());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw_bad_input(fmt::format("{} (see --help)", error.what()));
   }
   run(options);
   return 0;
-}
-
-int failed(const char* what, int code) {
-  std::fprintf(stderr, "specdec_tokenize: error: %s\n", what);
-  return code;
 }
 
 }  // namespace
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  try {
-    return specdec::program(argc, argv);
-  } catch (const specdec::Error& error) {
-    return specdec::failed(error.what(), specdec::exit_code(error.kind()));
-  } catch (const CLI::ParseError& error) {
-    return specdec::failed((std::string(error.what()) + " (see --help)").c_str(), 2);
-  } catch (const std::exception& error) {
-    return specdec::failed(error.what(), 1);
-  }
+  return specdec::run_local_program(argc, argv, [&] { return specdec::program(argc, argv); });
 }

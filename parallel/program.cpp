@@ -1,7 +1,9 @@
 #include "parallel/program.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <exception>
 #include <string>
 
@@ -40,10 +42,22 @@ void print(const std::string& program, const Ending& ending) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
+void prepare_streams() {
+  std::signal(SIGPIPE, SIG_IGN);
+  int opened = 0;
+  do {
+    opened = open("/dev/null", O_RDWR);  // gets the lowest number that is free
+  } while (opened >= 0 && opened <= STDERR_FILENO);
+  if (opened >= 0) {
+    close(opened);
+  }
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& body) {
   const std::string program = program_name(argc, argv);
+  prepare_streams();
   try {
     MpiSession session(argc, argv, program);
     try {
@@ -70,6 +84,7 @@ int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& bo
 }
 
 int run_local_program(int argc, char** argv, const std::function<int()>& body) {
+  prepare_streams();
   try {
     return body();
   } catch (const std::exception& error) {

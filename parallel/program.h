@@ -12,6 +12,8 @@ namespace specdec {
 ///  - an AgreedError was thrown by every rank: rank 0 prints it and all ranks leave in order;
 ///  - any other exception was perhaps thrown by this rank alone: the job ends at once, and the other ranks do not wait
 ///  for it.
+/// A reader of the output that leaves does not end the job: SIGPIPE is ignored. Standard streams that are closed are opened on /dev/null:
+/// MPI's sockets would get their numbers, and the text.
 int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& body);
 
 /// The same for a program that never starts MPI.

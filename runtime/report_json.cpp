@@ -136,7 +136,16 @@ std::string report_json(const JobRecord& job) {
 
 void write_report_json(const JobRecord& job, const std::filesystem::path& path) {
   const std::string text = report_json(job);
-  std::filesystem::path temporary = path;
+  std::error_code error;
+  // The new file takes the old one's name. Root could take a device's, such as /dev/null, and everybody would be without it.
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw_bad_input(
+        fmt::format("--json: found '{}', a directory, device or pipe, expected the name of a file", path.string()));
+  }
+  std::filesystem::path file = std::filesystem::canonical(path, error);  // a link stays one
+  if (error) file = path;
+  std::filesystem::path temporary = file;
   temporary += fmt::format(".{}.tmp", ::getpid());
   const auto fail = [&](const std::string& why) {
     std::error_code ignored;
@@ -148,8 +157,7 @@ void write_report_json(const JobRecord& job, const std::filesystem::path& path) 
   stream << text;
   stream.close();
   if (!stream) fail(errno != 0 ? std::strerror(errno) : "unknown reason");
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
+  std::filesystem::rename(temporary, file, error);
   if (error) fail(error.message());
 }
 

@@ -1,11 +1,15 @@
 #include "runtime/stdout_text.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstring>
+
+#include "backend/error.h"
 
 namespace specdec {
 
@@ -23,8 +27,10 @@ bool write_text(std::string_view text, const std::function<void()>& waiting) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR && errno != EAGAIN) {
+    } else if (errno == EPIPE) {
       return false;
+    } else if (errno != EINTR && errno != EAGAIN) {
+      throw_bad_input(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
     }
   }
   return true;

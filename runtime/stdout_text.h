@@ -7,7 +7,7 @@ namespace specdec {
 
 /// Writes all of `text` to standard output with write(2), so that what was accepted is out even if the process is killed the next
 /// moment. While the reader does not read, `waiting` is called some times a second: a paused pager is no hang. False once the reader is
-/// gone (a closed pipe); the job then goes on without it.
+/// gone (a closed pipe); the job then goes on without it. Throws kBadInput where text is lost though somebody wants it: on a full disk.
 bool write_text(std::string_view text, const std::function<void()>& waiting = {});
 
 }  // namespace specdec

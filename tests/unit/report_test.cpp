@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,12 +16,14 @@
 #include "runtime/config_keys.h"
 #include "runtime/journal.h"
 #include "runtime/report_json.h"
+#include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
+using testing::TemporaryDirectory;
 
 LoopRecord loop(std::int64_t k, std::int64_t accepted, double total) {
   LoopRecord record;
@@ -123,15 +126,15 @@ std::vector<std::string> schema_problems(const json& report) {
 
 TEST(ReportJson, FitsItsSchemaAtEveryStage) {
   RunJournal journal(greedy());
-  EXPECT_THAT(schema_problems(json::parse(report_json(journal.snapshot()))), testing::IsEmpty());
+  EXPECT_THAT(schema_problems(json::parse(report_json(journal.snapshot()))), ::testing::IsEmpty());
   journal.begin_run(Method::kAutoregressive, 0);
   journal.begin_output("p", {1});
-  EXPECT_THAT(schema_problems(json::parse(report_json(journal.snapshot()))), testing::IsEmpty());
+  EXPECT_THAT(schema_problems(json::parse(report_json(journal.snapshot()))), ::testing::IsEmpty());
   RunJournal whole(greedy());
   record_job(whole);
   whole.finish(JobStatus::kOk);
   json report = json::parse(report_json(whole.snapshot()));
-  EXPECT_THAT(schema_problems(report), testing::IsEmpty());
+  EXPECT_THAT(schema_problems(report), ::testing::IsEmpty());
   report["runs"][0]["metrics"].erase("tokens");
   report["runs"][0]["k"] = "four";
   report["status"] = "fine";
@@ -192,6 +195,24 @@ TEST(ReportJson, UnwritablePathIsBadInput) {
   }
 }
 
+TEST(ReportJson, ReplacesFilesOnly) {
+  const TemporaryDirectory directory;
+  const RunJournal journal(greedy());
+  const auto fifo = directory.path() / "fifo";
+  const auto link = directory.path() / "link";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THROW(journal.write_json(fifo), Error);
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+  EXPECT_THROW(journal.write_json(directory.path()), Error);
+
+  std::ofstream(directory.path() / "file") << "old";
+  std::filesystem::create_symlink("file", link);
+  journal.write_json(link);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  std::ifstream file(directory.path() / "file");
+  EXPECT_TRUE(json::accept(file));
+}
+
 TEST(Journal, SnapshotsAndFilesAreWholeWhileItGrows) {
   const auto path =
       std::filesystem::temp_directory_path() / ("specdec-journal-" + std::to_string(::getpid()) + ".json");
@@ -241,7 +262,7 @@ TEST(Report, SaysHowMuchAndWhy) {
   record_job(journal);
   const std::string text = report_text(journal.snapshot());
   EXPECT_THAT(text, HasSubstr("8 ranks on a, b (mpi transport), cpu (x), threads a rank: 1, weights in bf16"));
-  EXPECT_THAT(text, testing::ContainsRegex("ms per token +10 +8\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("ms per token +10 +8\n"));
   EXPECT_THAT(text, HasSubstr("Speed-up 1.25"));
   EXPECT_THAT(text, HasSubstr("Greedy texts identical: yes"));
   EXPECT_THAT(

@@ -81,6 +81,11 @@ TEST_F(TokenizeProgram, AddSpecialPutsBosBefore) {
               AllOf(EndsWith(" " + plain), testing::Not(testing::Eq(plain))));
 }
 
+TEST_F(TokenizeProgram, FindsTheShippedModelsByNameFromAnyFolder) {
+  EXPECT_EQ(run("--model manpy-2m", "def f(x):").out, run(kModel, "def f(x):").out);
+  EXPECT_EQ(run("--model assets/manpy-2m", "def f(x):").out, run(kModel, "def f(x):").out);
+}
+
 TEST_F(TokenizeProgram, ErrorsAreOneLineAndExitCodeTwo) {
   const auto expect_error = [&](const std::string& flags, const std::string& input, const std::string& what) {
     const Result result = run(flags, input);
@@ -94,7 +99,8 @@ TEST_F(TokenizeProgram, ErrorsAreOneLineAndExitCodeTwo) {
   expect_error(kModel + " --decode", "4096", "found '4096'");
   expect_error(kModel + " --decode", "-1", "found '-1'");
   expect_error(kModel + " --decode", "99999999999999999999", "found '99999999999999999999'");
-  expect_error("--model /nowhere", "a", "/nowhere: found no tokenizer");
+  expect_error("--model /nowhere", "a", "found no directory '/nowhere'");
+  expect_error(std::string("--model '") + SPECDEC_SOURCE_DIR + "/docs'", "a", "docs: found no tokenizer");
   expect_error("", "a", "--model");
   expect_error(kModel + " --nonsense", "a", "--nonsense");
   expect_error(kModel + " --decode --add-special", "1", "--add-special");
