@@ -66,7 +66,9 @@ void AddedTokens::split(std::string_view all, const std::function<void(Token)>& 
     }
     if (begin > done) text(all.substr(done, begin - done));
     token(found->id);
-    done = std::max(done, end);
+    // Also where that is a step back, because this token lies in the space that the one before has taken: so does
+    // `tokenizers`, which finds all tokens first.
+    done = end;
   }
   if (done < all.size()) text(all.substr(done));
 }

@@ -8,7 +8,7 @@
 namespace specdec {
 namespace {
 
-// Letters and numbers that Unicode 15.0, 15.1 and 16.0 added. `tokenizers` knows them, PCRE2 10.42 (Debian 12) stops at
+// Letters, marks and numbers that Unicode 15.0, 15.1 and 16.0 added. `tokenizers` knows them, PCRE2 10.42 (Debian 12) stops at
 // Unicode 14; with a newer PCRE2 they are named twice, which changes nothing.
 constexpr std::string_view kNewLetters =
     R"(\x{1C89}-\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3}\x{10D4A}-\x{10D65})"
@@ -17,6 +17,11 @@ constexpr std::string_view kNewLetters =
     R"(\x{11F12}-\x{11F33}\x{1342F}\x{13441}-\x{13446}\x{13460}-\x{143FA}\x{16100}-\x{1611D}\x{16D40}-\x{16D6C})"
     R"(\x{18CFF}\x{1B132}\x{1B155}\x{1DF25}-\x{1DF2A}\x{1E030}-\x{1E06D}\x{1E4D0}-\x{1E4EB}\x{1E5D0}-\x{1E5ED})"
     R"(\x{1E5F0}\x{2B739}\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
+constexpr std::string_view kNewMarks =
+    R"(\x{897}\x{CF3}\x{ECE}\x{10D69}-\x{10D6D}\x{10EFC}-\x{10EFF}\x{11241}\x{113B8}-\x{113C0}\x{113C2}\x{113C5})"
+    R"(\x{113C7}-\x{113CA}\x{113CC}-\x{113D0}\x{113D2}\x{113E1}-\x{113E2}\x{11F00}-\x{11F01}\x{11F03})"
+    R"(\x{11F34}-\x{11F3A}\x{11F3E}-\x{11F42}\x{11F5A}\x{13440}\x{13447}-\x{13455}\x{1611E}-\x{1612F}\x{1E08F})"
+    R"(\x{1E4EC}-\x{1E4EF}\x{1E5EE}-\x{1E5EF})";
 constexpr std::string_view kNewDigits =
     R"(\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59}\x{16130}-\x{16139})"
     R"(\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})";
@@ -25,9 +30,15 @@ constexpr std::string_view kNewOtherNumbers = R"(\x{1D2C0}-\x{1D2D3})";
 /// What to add to a property in a class. Other properties have the Unicode version of PCRE2.
 std::string newer_members(std::string_view property) {
   if (property == "L") return std::string(kNewLetters);
+  if (property == "M") return std::string(kNewMarks);
   if (property == "Nd") return std::string(kNewDigits);
   if (property == "N") return std::string(kNewDigits) + std::string(kNewOtherNumbers);
   return {};
+}
+
+/// What \w stands for: PCRE2's leaves out marks and takes every number.
+std::string word_members() {
+  return fmt::format("\\p{{Alphabetic}}{}\\p{{M}}{}\\p{{Nd}}{}\\p{{Pc}}", kNewLetters, kNewMarks, kNewDigits);
 }
 
 /// Walks a pattern once, copying it and putting PCRE2's spelling in place of what Oniguruma reads differently.
@@ -64,13 +75,12 @@ class Translator {
       case 'S':
         out_ += "\\P{White_Space}";
         return;
-      // PCRE2's \w leaves out marks and takes every number.
       case 'w':
-        out_ += in_class_ ? "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}" : "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
+        out_ += in_class_ ? word_members() : fmt::format("[{}]", word_members());
         return;
       case 'W':
         if (in_class_) refuse("\\W inside a class");
-        out_ += "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
+        out_ += fmt::format("[^{}]", word_members());
         return;
       case 'p':
       case 'P':

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -101,6 +102,32 @@ TEST_F(TokenizerFiles, OfAddedTokensTheLongestIsTaken) {
   EXPECT_LT(tool, 1212);
   EXPECT_EQ(tokenizer->encode("<tool<tool><tool><tool>"),
             (std::vector<Token>{1212, 1213, tokenizer->encode(">").at(0), tool}));
+}
+
+TEST_F(TokenizerFiles, WordsOfNewerUnicodeHideASingleWordToken) {
+  json more = good_;
+  more["added_tokens"].push_back({{"id", 1212}, {"content", "@w"}, {"single_word", true}, {"normalized", false}});
+  write("tokenizer.json", more.dump());
+  const auto tokenizer = load_tokenizer(directory_);
+  const auto found = [&](const std::string& text) { return std::ranges::count(tokenizer->encode(text), 1212) == 1; };
+  EXPECT_TRUE(found("@w") && found(".@w."));
+  // Letters of Unicode 15 and 16, a mark of 15.1's time, a digit of 16, and one of each that is old.
+  for (const char* word : {"\u00E9", "\uA7CB", "\U00031350", "\u0301", "\u0897", "\U0001E08F", "7", "\U0001CCF0"}) {
+    EXPECT_FALSE(found("@w" + std::string(word))) << word;
+  }
+}
+
+// As `tokenizers` does it, odd as it is: a token that strips takes the space that another token is found in, and the text
+// goes on after the later one.
+TEST_F(TokenizerFiles, AStrippingTokenBeforeATokenOfSpaces) {
+  json more = good_;
+  more["added_tokens"].push_back({{"id", 1212}, {"content", "@r"}, {"rstrip", true}, {"normalized", false}});
+  more["added_tokens"].push_back({{"id", 1213}, {"content", "  "}, {"normalized", false}});
+  write("tokenizer.json", more.dump());
+  const auto tokenizer = load_tokenizer(directory_);
+  std::vector<Token> expected = {1212, 1213};
+  for (const Token token : tokenizer->encode(" \tx")) expected.push_back(token);
+  EXPECT_EQ(tokenizer->encode("@r   \tx"), expected);
 }
 
 TEST_F(TokenizerFiles, UnsupportedPartsAreNamed) {
