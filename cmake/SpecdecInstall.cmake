@@ -17,4 +17,10 @@ foreach(folder configs assets)
   endif()
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/share/specdec/${folder} SYMBOLIC)
 endforeach()
+# The installed counterpart of the build tree's env.sh; only the installation knows its prefix.
+install(CODE "
+  file(REAL_PATH \"\${CMAKE_INSTALL_PREFIX}\" prefix)
+  string(REPLACE \"'\" \"'\\\\''\" SPECDEC_QUOTED_BIN \"\${prefix}/${CMAKE_INSTALL_BINDIR}\")
+  configure_file([[${PROJECT_SOURCE_DIR}/launch/env.sh.in]]
+    \"\$ENV{DESTDIR}\${prefix}/${CMAKE_INSTALL_DATADIR}/specdec/env.sh\" @ONLY)")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})

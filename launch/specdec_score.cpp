@@ -35,7 +35,7 @@ constexpr const char* kDescription =
     "Scores a text: logits of every position, log-likelihood and perplexity, alone or cut over ranks.\n"
     "The text is encoded as it stands; no BOS or other special token is added (as specdec_tokenize without\n"
     "--add-special), so the first token is not predicted by anything and counts nowhere.\n\n"
-    "  specdec_score --model assets/manpy-11m --text-file README.md --logits logits.npy\n"
+    "  specdec_score --model assets/manpy-11m --text-file NOTICE --logits logits.npy\n"
     "  mpirun -np 4 specdec_score --model assets/manpy-11m --ids ids.txt --dtype f32\n";
 
 constexpr std::int64_t kBlockRows = 64;

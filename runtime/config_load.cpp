@@ -16,6 +16,10 @@ namespace {
 
 bool is_section(std::string_view name) { return name == "parallel" || name == "decode"; }
 
+std::string_view section_example(std::string_view section) {
+  return section == "decode" ? "decode.k=4" : "parallel.threads=1";
+}
+
 void assign_key(LoadedConfig& config, const std::string& name, const YAML::Node& key_node, const YAML::Node& value,
                 const ConfigPlace& place) {
   const ConfigKey* key = find_key(name);
@@ -101,6 +105,10 @@ void set_key(LoadedConfig& config, std::string_view assignment) {
   const std::string name(assignment.substr(0, equals));
   const std::string value(assignment.substr(equals + 1));
   require_text(value, "--set " + name);
+  if (is_section(name)) {
+    throw_bad_input(
+        fmt::format("--set: '{}' is a section, expected one of its keys, such as {}", name, section_example(name)));
+  }
   const ConfigPlace place{.name = "--set", .directory = {}, .has_lines = false};
   const ConfigKey* key = find_key(name);
   config.given.erase(name);

@@ -82,7 +82,9 @@ std::vector<Prompt> read_prompts(const YAML::Node& node, const ConfigPlace& plac
 std::string read_text_file(const std::filesystem::path& file, const std::string& place) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
-    throw_bad_input(fmt::format("{}: found no file '{}', expected a file that can be read", place, file.string()));
+    throw_bad_input(fmt::format("{}: found {} '{}', expected a file that can be read", place,
+                                std::filesystem::exists(file, error) ? "a directory, device or pipe" : "no file",
+                                file.string()));
   }
   if (const auto size = std::filesystem::file_size(file, error); size > kMaxTextFile) {
     throw_bad_input(

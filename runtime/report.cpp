@@ -85,9 +85,9 @@ std::string explain(const RunMetrics& autoregressive, const RunMetrics& speculat
 
 std::string report_text(const JobRecord& job) {
   const MachineRecord& machine = job.machine;
-  std::string text =
-      fmt::format("\n{} ranks on {} ({} transport), {}, threads a rank: {}, weights in {}\n\n", machine.ranks,
-                  fmt::join(machine.hosts, ", "), machine.transport, machine.backend, machine.threads, machine.dtype);
+  std::string text = fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n\n",
+                                 machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
+                                 machine.transport, machine.backend, machine.threads, machine.dtype);
   std::vector<RunMetrics> metrics;
   std::string head = fmt::format("{:<28}", "");
   for (const RunRecord& run : job.runs) {

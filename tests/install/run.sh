@@ -19,6 +19,15 @@ for path in include/specdec/backend/backend.h include/specdec/runtime/verifier.h
 done
 [ -z "$(find "$prefix" -name '*test*' -not -path '*/assets/*')" ] || fail "tests were installed"
 
+# The program finds configs and models beside itself, wherever the shell stands.
+for start in "" "mpirun -np 2 "; do
+  (cd / && env -i HOME="$HOME" PATH=/usr/local/bin:/usr/bin:/bin bash -c ". '$prefix/share/specdec/env.sh'
+    ${start}specdec_dist --config minimal.yaml --set decode.max_new_tokens=8 --set decode.ignore_eos=true") \
+    >"$scratch/out" 2>"$scratch/log" </dev/null || { cat "$scratch/log"; fail "the installed program does not run (${start:-alone})"; }
+  [ -s "$scratch/out" ] || fail "the installed program wrote no text (${start:-alone})"
+  grep -q 'Greedy texts identical: yes' "$scratch/log" || fail "the installed program does not report (${start:-alone})"
+done
+
 cmake -G Ninja -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 &&
   cmake --build "$scratch/consumer" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "the consumer does not build"; }
 "$scratch/consumer/consumer" | tee "$scratch/out"

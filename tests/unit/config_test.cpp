@@ -127,6 +127,8 @@ TEST(Config, SetChangesOneKey) {
   EXPECT_EQ(config.run.target, "b: c");
   EXPECT_EQ(config.run.decode.stop, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(error_of([&] { set_key(config, "decode.k"); }), "--set: found 'decode.k', expected key=value");
+  EXPECT_EQ(error_of([&] { set_key(config, "decode={k: 3}"); }),
+            "--set: 'decode' is a section, expected one of its keys, such as decode.k=4");
   EXPECT_EQ(error_of([&] { set_key(config, "decode.kk=3"); }),
             "--set: unknown key 'decode.kk'; did you mean 'decode.k'?");
   EXPECT_EQ(error_of([&] { set_key(config, "decode.k=x"); }),
