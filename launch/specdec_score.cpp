@@ -15,7 +15,7 @@
 
 #include "backend/error.h"
 #include "backend/factory.h"
-#include "models/json_object.h"
+#include "models/text_file.h"
 #include "models/token_ids.h"
 #include "models/tokenizer.h"
 #include "models/transformer.h"

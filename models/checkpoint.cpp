@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "backend/error.h"
-#include "models/json_object.h"
+#include "models/text_file.h"
 
 namespace specdec {
 

@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
 #include <system_error>
 
 #include "backend/error.h"
+#include "models/text_file.h"
 #include "models/utf8.h"
 
 namespace specdec {
 namespace {
 
-constexpr std::uintmax_t kLargestFile = 256U << 20U;
+constexpr std::uint64_t kLargestFile = std::uint64_t{256} << 20;
 constexpr std::uint64_t kLargestVocabulary = 1 << 24;
 
 std::string shown(const nlohmann::json& value) {
@@ -25,19 +25,7 @@ std::string shown(const nlohmann::json& value) {
 
 }  // namespace
 
-std::string read_tokenizer_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) throw_bad_input(fmt::format("{}: {}, expected a readable file", path.string(), error.message()));
-  if (size > kLargestFile) {
-    throw_bad_input(fmt::format("{}: found {} bytes, expected at most {}", path.string(), size, kLargestFile));
-  }
-  std::ifstream in(path, std::ios::binary);
-  std::string text(size, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(size));
-  if (!in) throw_bad_input(fmt::format("{}: cannot be read, expected a readable file", path.string()));
-  return text;
-}
+std::string read_tokenizer_file(const std::filesystem::path& path) { return read_text_file(path, kLargestFile); }
 
 JsonNode JsonNode::parse_file(const std::filesystem::path& path) {
   const std::string text = read_tokenizer_file(path);

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
-#include <system_error>
 #include <utility>
 
 #include "backend/error.h"
+#include "models/text_file.h"
 
 namespace specdec {
 namespace {
@@ -39,27 +38,6 @@ bool is_integer_between(const nlohmann::json& value, std::int64_t low, std::int6
 }
 
 }  // namespace
-
-std::string read_text_file(const std::filesystem::path& file, std::uint64_t limit) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) {
-    throw_bad_input(fmt::format("{}: found no such file, expected it to be there", file.string()));
-  }
-  if (!std::filesystem::is_regular_file(file, error)) {
-    throw_bad_input(fmt::format("{}: found a directory or device, expected a file", file.string()));
-  }
-  const std::uint64_t bytes = std::filesystem::file_size(file, error);
-  if (error || bytes > limit) {
-    throw_bad_input(fmt::format("{}: found {} bytes, expected at most {}", file.string(), bytes, limit));
-  }
-  std::string text(bytes, '\0');
-  std::ifstream stream(file, std::ios::binary);
-  stream.read(text.data(), static_cast<std::streamsize>(bytes));
-  if (!stream) {
-    throw_bad_input(fmt::format("{}: found an unreadable file, expected {} bytes", file.string(), bytes));
-  }
-  return text;
-}
 
 JsonObject::JsonObject(std::string file, std::string prefix, std::shared_ptr<const nlohmann::json> root,
                        const nlohmann::json* value)

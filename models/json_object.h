@@ -10,9 +10,6 @@
 
 namespace specdec {
 
-/// A whole file as text. Throws kBadInput when it cannot be read or is larger than `limit` bytes.
-std::string read_text_file(const std::filesystem::path& file, std::uint64_t limit);
-
 /// A JSON object of a file whose values are taken out by key and type. A value of another type or out of range is
 /// kBadInput "FILE: KEY: found X, expected Y". A key with the value null counts as missing, as Hugging Face writes
 /// defaults so.

@@ -16,16 +16,12 @@ namespace specdec {
 /// A SentencePiece `tokenizer.model` (BPE or unigram), read and run by libsentencepiece, with `transformers`' rules for
 /// special tokens:
 ///
-/// - Text without special tokens gives the ids of sentencepiece itself, also where it begins with a space
-/// (`transformers` 5 puts no
-///   second space before such a text).
-/// - The unknown and the control pieces, and the tokens of added_tokens.json and of tokenizer_config.json's
-/// added_tokens_decoder, are
-///   recognised in the text. What follows one gets SentencePiece's leading space only if tokenizer_config.json says
-///   `"legacy": true`.
+/// - Text without special tokens gives the ids of sentencepiece itself, also where it begins with a space (`transformers` 5 puts no second
+///   space before such a text).
+/// - The unknown and the control pieces, and the tokens of added_tokens.json and of tokenizer_config.json's added_tokens_decoder, are
+///   recognised in the text. What follows one gets SentencePiece's leading space only if tokenizer_config.json says `"legacy": true`.
 /// - add_special puts BOS before (unless `"add_bos_token": false`) and EOS behind (if `"add_eos_token": true`).
-/// - decode() writes special tokens as they are spelled, and drops the leading space that encoding added. Byte pieces
-/// are bytes.
+/// - decode() writes special tokens as they are spelled, and drops the leading space that encoding added. Byte pieces are bytes.
 class SentencePieceTokenizer : public Tokenizer {
  public:
   /// Reads DIR/tokenizer.model and what lies beside it. Throws kBadInput naming file and key.

@@ -50,8 +50,8 @@ class Transformer {
   KvCache make_cache(std::int64_t capacity = 0);
 
   /// Runs `rows` (at most max(max_rows, prefill_rows); at most max_rows with kAll) through the stack, appending them to
-  /// `cache` without committing. Returns the logits [rows, 1 or 0 rows; local vocabulary] of this rank, valid until the
-  /// next pass. Throws kInternal for a token outside the vocabulary, a position outside the context, or more rows than
+  /// `cache` without committing. Returns this rank's logits, [rows, local vocabulary] with kAll, one row with kLast, none with kNone,
+  /// valid until the next pass. Throws kInternal for a token outside the vocabulary, a position outside the context, or more rows than
   /// the cache has room for.
   ConstRows forward(const PassRows& rows, KvCache& cache, LogitRows logits, Stream stream);
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "backend/error.h"
 #include "models/utf8.h"
@@ -280,6 +281,23 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// Index of the candidate that a typing error is nearest to; nothing when none is near.
+std::optional<std::size_t> nearest(std::string_view name, std::span<const std::string> candidates) {
+  const std::string_view probe = name.substr(0, 80);
+  std::size_t best = std::max<std::size_t>(2, probe.size() / 4) + 1;
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::size_t distance = edit_distance(probe, candidates[i]);
+    if (distance < best && distance < candidates[i].size()) {
+      best = distance;
+      found = i;
+    }
+  }
+  return found;
+}
+
+std::string did_you_mean(std::string_view candidate) { return fmt::format("; did you mean '{}'?", candidate); }
+
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 }  // namespace
@@ -321,17 +339,8 @@ std::vector<std::string> key_names() {
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> candidates) {
-  const std::string_view probe = name.substr(0, 80);
-  std::size_t best = std::max<std::size_t>(2, probe.size() / 4) + 1;
-  std::string_view nearest;
-  for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(probe, candidate);
-    if (distance < best && distance < candidate.size()) {
-      best = distance;
-      nearest = candidate;
-    }
-  }
-  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
+  const auto near = nearest(name, candidates);
+  return near ? did_you_mean(candidates[*near]) : "";
 }
 
 std::string key_suggestion(std::string_view name) {
@@ -340,11 +349,8 @@ std::string key_suggestion(std::string_view name) {
   std::vector<std::string> parts;
   parts.reserve(names.size());
   for (const std::string& full : names) parts.emplace_back(last_part(full));
-  const std::string part = suggestion(last_part(name), parts);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (part == fmt::format("; did you mean '{}'?", parts[i])) return fmt::format("; did you mean '{}'?", names[i]);
-  }
-  return {};
+  const auto near = nearest(last_part(name), parts);
+  return near ? did_you_mean(names[*near]) : "";
 }
 
 std::string configuration_page() {

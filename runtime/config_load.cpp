@@ -94,7 +94,7 @@ LoadedConfig parse_config(const std::string& yaml, const std::string& name, cons
 }
 
 LoadedConfig load_config(const std::filesystem::path& file) {
-  return parse_config(read_text_file(file, "--config"), file.string(), file.parent_path());
+  return parse_config(read_named_file(file, "--config"), file.string(), file.parent_path());
 }
 
 void set_key(LoadedConfig& config, std::string_view assignment) {

@@ -16,8 +16,7 @@ struct LoadedConfig {
   std::set<std::string, std::less<>> given;
 };
 
-/// Reads `file`. Model paths and prompt files stay as written until resolve_paths; a prompt file is read here, relative to the file's
-/// directory.
+/// Reads `file`. Model paths stay as written until find_model (paths.h); a prompt file is read here, relative to the file's directory.
 LoadedConfig load_config(const std::filesystem::path& file);
 /// As load_config, from text; `name` stands for the file in errors, `directory` is where prompt files are looked up.
 LoadedConfig parse_config(const std::string& yaml, const std::string& name, const std::filesystem::path& directory);

@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
-#include <limits>
 
 #include "backend/error.h"
+#include "models/text_file.h"
 #include "models/utf8.h"
 
 namespace specdec {
 namespace {
 
-constexpr std::uintmax_t kMaxTextFile = std::uintmax_t{16} << 20;
+constexpr std::uint64_t kMaxTextFile = std::uint64_t{16} << 20;
 constexpr std::string_view kIdRange = "a token id from 0 to 2147483647";
 const std::vector<std::string> kPromptKeys = {"text", "file", "ids"};
 
@@ -79,23 +77,12 @@ std::vector<Prompt> read_prompts(const YAML::Node& node, const ConfigPlace& plac
   return prompts;
 }
 
-std::string read_text_file(const std::filesystem::path& file, const std::string& place) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) {
-    throw_bad_input(fmt::format("{}: found {} '{}', expected a file that can be read", place,
-                                std::filesystem::exists(file, error) ? "a directory, device or pipe" : "no file",
-                                file.string()));
+std::string read_named_file(const std::filesystem::path& file, const std::string& place) {
+  try {
+    return read_text_file(file, kMaxTextFile);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", place, error.what()), error.where());
   }
-  if (const auto size = std::filesystem::file_size(file, error); size > kMaxTextFile) {
-    throw_bad_input(
-        fmt::format("{}: found {} bytes in '{}', expected at most {}", place, size, file.string(), kMaxTextFile));
-  }
-  std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (!stream.good() && !stream.eof()) {
-    throw_bad_input(fmt::format("{}: '{}' cannot be read", place, file.string()));
-  }
-  return text;
 }
 
 Prompt prompt_from_text(std::string text, const std::string& place) {
@@ -107,7 +94,7 @@ Prompt prompt_from_text(std::string text, const std::string& place) {
 }
 
 Prompt prompt_from_file(const std::filesystem::path& file, const std::string& place) {
-  return prompt_from_text(read_text_file(file, place), fmt::format("{}: '{}'", place, file.string()));
+  return prompt_from_text(read_named_file(file, place), fmt::format("{}: '{}'", place, file.string()));
 }
 
 Prompt prompt_from_ids(std::string_view ids, const std::string& place) {

@@ -19,7 +19,7 @@ Prompt prompt_from_ids(std::string_view ids, const std::string& place);
 /// Refuses an empty text and one that is not UTF-8.
 Prompt prompt_from_text(std::string text, const std::string& place);
 
-/// All of a regular file of at most 16 MiB. Throws kBadInput "PLACE: ...".
-std::string read_text_file(const std::filesystem::path& file, const std::string& place);
+/// All of a regular file of at most 16 MiB, which was named at `place`. Throws kBadInput "PLACE: FILE: ...".
+std::string read_named_file(const std::filesystem::path& file, const std::string& place);
 
 }  // namespace specdec

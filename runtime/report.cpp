@@ -92,7 +92,8 @@ std::string report_text(const JobRecord& job) {
   std::string head = fmt::format("{:<28}", "");
   for (const RunRecord& run : job.runs) {
     metrics.push_back(measure(run));
-    const std::string title = run.method == "speculative" ? fmt::format("{}, K={}", run.method, run.k) : run.method;
+    const std::string title =
+        run.method == name_of(Method::kSpeculative) ? fmt::format("{}, K={}", run.method, run.k) : run.method;
     head += fmt::format(" {:>24}", title);
   }
   text += head + "\n";

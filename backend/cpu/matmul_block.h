@@ -17,12 +17,11 @@ namespace specdec {
 template <class V>
 struct SkinnyMatmul {
   using Acc = typename V::Acc;
-  static constexpr std::int64_t kPanelOutputs = 16;
-  static constexpr std::int64_t kStepBytes = 64;
   /// Weights that stay in the second-level cache while further blocks of rows run over them.
   static constexpr std::int64_t kCachedBytes = std::int64_t{512} << 10;
-  /// Levels of the tree over 64 slices.
+  /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;
+  static_assert(kMaxSlices <= 1 << (kLevels - 1));
 
   /// Panels side by side: as many as the registers hold, so that independent chains hide the latency of a multiply-add and a
   /// broadcast input serves several panels.

@@ -11,6 +11,12 @@
 /// standard library.
 namespace specdec {
 
+// The layout of packed weights (packed_linear.h).
+inline constexpr std::int64_t kPanelOutputs = 16;
+inline constexpr std::int64_t kStepBytes = 64;
+/// Many more than the 16 canonical slices; the kernels keep log2 of it in partial sums.
+inline constexpr std::int64_t kMaxSlices = 64;
+
 struct MatmulJob {
   const std::byte* panels;  ///< panel 0 of the matrix
   std::int64_t panel_bytes;

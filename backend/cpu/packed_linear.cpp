@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "backend/cpu/matmul_kernel.h"
 #include "backend/dtype.h"
 #include "backend/error.h"
 
@@ -21,7 +20,7 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa)
 CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel) : kernel_(&kernel) {
   check(spec.dtype == DType::kF32 || spec.dtype == DType::kBF16, "weights are packed as f32 or bf16");
   check(!spec.stacked.empty(), "a linear layer has at least one weight");
-  check(spec.slices.size() <= kMaxSlices, "a linear layer has at most 64 slices");
+  check(static_cast<std::int64_t>(spec.slices.size()) <= kMaxSlices, "a linear layer has at most 64 slices");
   inputs_ = spec.stacked.front().cols;
   for (const WeightView& view : spec.stacked) {
     check(view.cols == inputs_, "stacked weights have the same number of columns");

@@ -8,10 +8,9 @@
 #include "backend/backend.h"
 #include "backend/cpu/aligned_array.h"
 #include "backend/cpu/isa.h"
+#include "backend/cpu/matmul_kernel.h"
 
 namespace specdec {
-
-struct MatmulKernel;
 
 /// A weight matrix cut into panels of 16 outputs, the same bytes for every instruction set.
 ///
@@ -21,11 +20,6 @@ struct MatmulKernel;
 /// the same code.
 class CpuPackedLinear final : public PackedLinear {
  public:
-  static constexpr std::int64_t kPanelOutputs = 16;
-  static constexpr std::int64_t kStepBytes = 64;
-  /// Many more than the 16 canonical slices; the kernels keep log2 of it in partial sums.
-  static constexpr std::size_t kMaxSlices = 64;
-
   /// Part of a row of x that stays contiguous when rows are packed: inputs [begin, begin + count) go to step `step` on.
   struct Run {
     std::int64_t begin = 0;

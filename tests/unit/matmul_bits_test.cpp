@@ -11,7 +11,6 @@ namespace {
 using matmul_test::case_name;
 using matmul_test::fixed_tree;
 using matmul_test::kPackedTypes;
-using matmul_test::machine_isas;
 using matmul_test::multiply;
 using matmul_test::random_floats;
 using matmul_test::round_to;
@@ -41,7 +40,7 @@ class MatmulBits : public ::testing::Test {
     for (const std::vector<Range>& cut : kCuts) {
       const Weight weight(kOut, 257, 11, cut);
       for (const DType dtype : kPackedTypes) {
-        for (const Isa isa : machine_isas()) {
+        for (const Isa isa : all_isas()) {
           test(CpuPackedLinear(weight.spec(dtype), isa), weight, dtype, isa);
         }
       }
@@ -101,7 +100,7 @@ TEST_F(MatmulBits, StackedWeightsEqualEachAlone) {
   const Weight a(21, 33, 1);
   const Weight b(40, 33, 2);
   for (const DType dtype : kPackedTypes) {
-    for (const Isa isa : machine_isas()) {
+    for (const Isa isa : all_isas()) {
       const CpuPackedLinear both({{a.view(), b.view()}, a.slices, dtype}, isa);
       std::vector<float> want = multiply(CpuPackedLinear(a.spec(dtype), isa), x_.data(), 1);
       const std::vector<float> second = multiply(CpuPackedLinear(b.spec(dtype), isa), x_.data(), 1);

@@ -10,17 +10,10 @@
 #include <vector>
 
 #include "backend/cpu/matmul.h"
+#include "tests/unit/backend_fixture.h"
 
 /// Data and an independent account of the sum that Backend::matmul promises, for the tests of the kernels.
 namespace specdec::matmul_test {
-
-inline std::vector<Isa> machine_isas() {
-  std::vector<Isa> isas;
-  for (int isa = 0; isa <= static_cast<int>(detect_isa()); ++isa) {
-    isas.push_back(static_cast<Isa>(isa));
-  }
-  return isas;
-}
 
 inline constexpr DType kPackedTypes[] = {DType::kF32, DType::kBF16};
 

@@ -12,7 +12,6 @@ namespace {
 
 using matmul_test::case_name;
 using matmul_test::kPackedTypes;
-using matmul_test::machine_isas;
 using matmul_test::multiply;
 using matmul_test::random_floats;
 using matmul_test::round_to;
@@ -66,7 +65,7 @@ void expect_within_bound(const Weight& weight, const std::vector<std::int64_t>& 
   const double factor = error_factor(weight);
   for (const DType dtype : kPackedTypes) {
     const Exact want = exact(weight, dtype, x, most);
-    for (const Isa isa : machine_isas()) {
+    for (const Isa isa : all_isas()) {
       const CpuPackedLinear packed(weight.spec(dtype), isa);
       for (const std::int64_t rows : row_counts) {
         const std::vector<float> y = multiply(packed, x.data(), rows);
@@ -100,7 +99,7 @@ TEST(Matmul, IsWithinTheRoundingBoundForAnyNumberOfRows) {
 
 TEST(Matmul, EmptyInnerDimensionIsMinusZero) {
   for (const DType dtype : kPackedTypes) {
-    for (const Isa isa : machine_isas()) {
+    for (const Isa isa : all_isas()) {
       for (const std::size_t slices : {0, 1, 2, 3, 16}) {
         const Weight weight(19, 0, 1);
         LinearSpec spec = weight.spec(dtype);
@@ -124,7 +123,7 @@ TEST(Matmul, RoundsInputsAsTheTypeSays) {
   Weight weight(1, 1, 1);
   weight.values = {1.0F};
   for (const DType dtype : kPackedTypes) {
-    for (const Isa isa : machine_isas()) {
+    for (const Isa isa : all_isas()) {
       const CpuPackedLinear packed(weight.spec(dtype), isa);
       const std::vector<float> y = multiply(packed, x.data(), static_cast<std::int64_t>(x.size()));
       for (std::size_t i = 0; i < x.size(); ++i) {

@@ -11,34 +11,28 @@
 
 #include "backend/error.h"
 #include "models/tokenizer.h"
+#include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string contents(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-class TokenizerFiles : public testing::Test {
+class TokenizerFiles : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    directory_ = std::filesystem::path(testing::TempDir()) / ("specdec_tokenizer_" + name);
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
     const std::filesystem::path model =
         std::filesystem::path(SPECDEC_SOURCE_DIR) / "tests/data/tokenizers/llama3-style/tokenizer.json";
     good_ = json::parse(contents(model));
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(directory_ / name, std::ios::binary) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { temporary_.write(name, text); }
 
   /// The message for a directory, which must be one line that names `file`.
   std::string refused(const std::string& file) const {
@@ -64,7 +58,8 @@ class TokenizerFiles : public testing::Test {
     return refused("tokenizer.json");
   }
 
-  std::filesystem::path directory_;
+  const testing::TemporaryDirectory temporary_;
+  const std::filesystem::path directory_ = temporary_.path();
   json good_;
 };
 

@@ -17,6 +17,7 @@
 #include "models/regex.h"
 #include "models/tokenizer.h"
 #include "models/utf8.h"
+#include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
@@ -91,7 +92,7 @@ void expect_cases(const Tokenizer& tokenizer, const nlohmann::json& texts, const
   }
 }
 
-class Golden : public testing::TestWithParam<std::string> {};
+class Golden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, IdsAndDecodedTexts) {
   const auto tokenizer = load_tokenizer(kRoot / GetParam());
@@ -102,10 +103,10 @@ TEST_P(Golden, IdsAndDecodedTexts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Golden,
-                         testing::Values("assets/manpy-11m", "tests/data/gpt2-tokenizer",
-                                         "tests/data/tokenizers/llama3-style",
-                                         "tests/data/tokenizers/sentencepiece-bpe",
-                                         "tests/data/tokenizers/sentencepiece-unigram"),
+                         ::testing::Values("assets/manpy-11m", "tests/data/gpt2-tokenizer",
+                                           "tests/data/tokenizers/llama3-style",
+                                           "tests/data/tokenizers/sentencepiece-bpe",
+                                           "tests/data/tokenizers/sentencepiece-unigram"),
                          [](const auto& instance) {
                            std::string name = instance.param.substr(instance.param.rfind('/') + 1);
                            std::erase_if(name, [](unsigned char c) { return std::isalnum(c) == 0; });
@@ -138,12 +139,11 @@ TEST(TokenizerGolden, SpecialTokensInSentencePieceText) {
 }
 
 TEST(TokenizerGolden, LegacySentencePieceSpaces) {
-  const std::filesystem::path directory = std::filesystem::path(testing::TempDir()) / "specdec_legacy_sentencepiece";
-  std::filesystem::create_directories(directory);
+  const testing::TemporaryDirectory directory;
   std::filesystem::copy_file(kRoot / "tests/data/tokenizers/sentencepiece-bpe/tokenizer.model",
-                             directory / "tokenizer.model", std::filesystem::copy_options::overwrite_existing);
-  std::ofstream(directory / "tokenizer_config.json") << R"({"legacy": true})";
-  expect_cases(*load_tokenizer(directory), golden()["special_texts"], golden()["special_legacy"]);
+                             directory.path() / "tokenizer.model");
+  directory.write("tokenizer_config.json", R"({"legacy": true})");
+  expect_cases(*load_tokenizer(directory.path()), golden()["special_texts"], golden()["special_legacy"]);
 }
 
 TEST(TokenizerGolden, CharacterClassesOverAllCodePoints) {

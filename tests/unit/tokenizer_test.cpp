@@ -12,6 +12,7 @@
 
 #include "backend/error.h"
 #include "models/utf8.h"
+#include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
@@ -32,7 +33,7 @@ std::string message_of(const auto& action) {
   return {};
 }
 
-class EveryTokenizer : public testing::TestWithParam<std::string> {
+class EveryTokenizer : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { tokenizer_ = load_tokenizer(kRoot / GetParam()); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -41,7 +42,7 @@ class EveryTokenizer : public testing::TestWithParam<std::string> {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Directories, EveryTokenizer, testing::ValuesIn(kDirectories), [](const auto& instance) {
+INSTANTIATE_TEST_SUITE_P(Directories, EveryTokenizer, ::testing::ValuesIn(kDirectories), [](const auto& instance) {
   std::string name = instance.param.substr(instance.param.rfind('/') + 1);
   std::erase(name, '-');
   return name;
@@ -106,7 +107,7 @@ TEST_P(EveryTokenizer, RefusesInvalidUtf8NamingTheByte) {
   };
   for (const auto& [text, offset] : broken) {
     EXPECT_THAT(message_of([&] { tokenizer().encode(text); }),
-                testing::HasSubstr("at offset " + std::to_string(offset) + ","));
+                ::testing::HasSubstr("at offset " + std::to_string(offset) + ","));
   }
 }
 
@@ -128,18 +129,16 @@ TEST(Tokenizer, VocabularyAndFingerprint) {
   EXPECT_NE(large->fingerprint(), gpt2->fingerprint());
   EXPECT_NO_THROW(require_same_vocabulary(*large, *small));
   EXPECT_THAT(message_of([&] { require_same_vocabulary(*large, *gpt2); }),
-              testing::AllOf(testing::HasSubstr("50257 ids, the target has 4096"), testing::HasSubstr("; id ")));
+              ::testing::AllOf(::testing::HasSubstr("50257 ids, the target has 4096"), ::testing::HasSubstr("; id ")));
 }
 
 TEST(Tokenizer, ShippedVocabAndMergesSayTheSameAsTokenizerJson) {
-  const std::filesystem::path directory = std::filesystem::path(testing::TempDir()) / "specdec_vocab_and_merges";
-  std::filesystem::create_directories(directory);
+  const testing::TemporaryDirectory directory;
   for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json"}) {
-    std::filesystem::copy_file(kRoot / "assets/manpy-2m" / name, directory / name,
-                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(kRoot / "assets/manpy-2m" / name, directory.path() / name);
   }
   const auto both = load_tokenizer(kRoot / "assets/manpy-2m");
-  const auto pair = load_tokenizer(directory);
+  const auto pair = load_tokenizer(directory.path());
   EXPECT_NO_THROW(require_same_vocabulary(*both, *pair));
   const std::string text = "def f(x):\r\n    return  x<|endoftext|> it's\n";
   EXPECT_EQ(both->encode(text), pair->encode(text));
@@ -161,7 +160,7 @@ TEST(Tokenizer, HasTokenizer) {
   EXPECT_FALSE(has_tokenizer(kRoot / "tests"));
   EXPECT_FALSE(has_tokenizer(kRoot / "no such directory"));
   EXPECT_THAT(message_of([] { load_tokenizer(kRoot / "tests"); }),
-              testing::HasSubstr("found no tokenizer, expected tokenizer.json"));
+              ::testing::HasSubstr("found no tokenizer, expected tokenizer.json"));
 }
 
 TEST(Utf8, ReplacesMaximalSubparts) {
