@@ -29,6 +29,10 @@ class Coordinator::Sequence {
     check(!history_.empty() && room > 0, "Coordinator: prompt empty or as long as the context");
     remaining_ = std::min(owner.rules_.max_new_tokens, room);
     limit_reason_ = owner.rules_.max_new_tokens <= room ? "length" : "context";
+    // Rounds allocate nothing (tests/allocation), but for a text of uncommonly many bytes.
+    constexpr std::int64_t kBytesPerToken = 16;
+    history_.reserve(history_.size() + static_cast<std::size_t>(remaining_));
+    round_text_.reserve(static_cast<std::size_t>((owner.draft_length_.max() + 1) * kBytesPerToken));
   }
 
   /// Returns why it ended.
@@ -52,12 +56,12 @@ class Coordinator::Sequence {
  private:
   void begin() {
     Round& round = owner_.round_;
-    round = {.action = RoundAction::kBegin,
-             .sequence = sequence_,
-             .number = 0,
-             .kept = 0,
-             .count = static_cast<std::int32_t>(history_.size()),
-             .rows = {}};
+    round.action = RoundAction::kBegin;
+    round.sequence = sequence_;
+    round.number = 0;
+    round.kept = 0;
+    round.count = static_cast<std::int32_t>(history_.size());
+    round.rows.clear();
     owner_.channel_.exchange(round);
     owner_.channel_.exchange_prompt(history_);
     owner_.scorer_.begin(history_);

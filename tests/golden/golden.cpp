@@ -37,6 +37,7 @@ std::map<std::string, std::vector<float>> read_values(const std::filesystem::pat
 
 std::vector<Token> as_tokens(const std::vector<float>& values) {
   std::vector<Token> tokens;
+  tokens.reserve(values.size());
   for (const float value : values) {
     tokens.push_back(static_cast<Token>(value));
   }

@@ -57,6 +57,7 @@ std::unique_ptr<PackedLinear> RegroupedBackend::pack(const LinearSpec& spec) {
                                    spec.slices.begin() + kCanonicalSlices * (rank + 1) / ranks_);
     const Range columns{owned.front().begin, owned.back().end};
     std::vector<Range> local;
+    local.reserve(owned.size());
     for (const Range& slice : owned) {
       local.push_back({slice.begin - columns.begin, slice.end - columns.begin});
     }
