@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -29,13 +28,18 @@ struct Options {
 };
 
 std::string read_stdin() {
-  std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-  // What the stream does not tell from an end: no bytes, because it could not be read at all.
-  char byte = 0;
-  if (text.empty() && ::read(STDIN_FILENO, &byte, 1) < 0) {
-    throw_bad_input(fmt::format("standard input: cannot be read: {}", std::strerror(errno)));
+  // Not std::cin, which takes an error for the end.
+  std::string text;
+  std::array<char, 65536> block{};
+  for (;;) {
+    const ssize_t size = ::read(STDIN_FILENO, block.data(), block.size());
+    if (size == 0) return text;
+    if (size > 0) {
+      text.append(block.data(), static_cast<std::size_t>(size));
+    } else if (errno != EINTR) {
+      throw_bad_input(fmt::format("standard input: cannot be read: {}", std::strerror(errno)));
+    }
   }
-  return text;
 }
 
 std::string encode(const Tokenizer& tokenizer, const Options& options) {

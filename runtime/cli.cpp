@@ -105,6 +105,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   if (print_keys && !command.print) command.print = configuration_page();
   if (command.print && command.print->ends_with('\n')) command.print->pop_back();
+  if (json.empty() && app.count("--json") > 0) throw_bad_input("--json: found nothing, expected the name of a file");
   command.json = json;
   command.stream = !no_stream;
   command.report = !quiet;

@@ -57,6 +57,7 @@ fs::path find_config(const std::string& name) {
 }
 
 fs::path find_model(const fs::path& path, const fs::path& config_dir, const std::string& place) {
+  if (path.empty()) throw_bad_input(fmt::format("{}: found nothing, expected the directory of a model", place));
   const std::string found = fmt::format("{}: found no directory '{}', expected that of a model", place, path.string());
   const auto is_directory = [](const fs::path& at, std::error_code& error) { return fs::is_directory(at, error); };
   std::vector<fs::path> places;

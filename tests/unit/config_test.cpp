@@ -196,6 +196,7 @@ TEST(CommandLine, PrintsAndRefuses) {
   EXPECT_THAT(*parse({"--help"}).print, HasSubstr("Examples:"));
   EXPECT_THAT(*parse({"--version"}).print, HasSubstr("specdec_dist 0."));
   EXPECT_EQ(*parse({"--print-keys"}).print + "\n", configuration_page());
+  EXPECT_EQ(error_of([] { parse({"--json", ""}); }), "--json: found nothing, expected the name of a file");
   EXPECT_EQ(error_of([] {
               parse({"--promt", "x"});
             }),

@@ -102,6 +102,7 @@ TEST_F(TokenizeProgram, ErrorsAreOneLineAndExitCodeTwo) {
   expect_error("--model /nowhere", "a", "found no directory '/nowhere'");
   expect_error(std::string("--model '") + SPECDEC_SOURCE_DIR + "/docs'", "a", "docs: found no tokenizer");
   expect_error("", "a", "--model");
+  expect_error("--model ''", "a", "--model: found nothing");
   expect_error(kModel + " --nonsense", "a", "--nonsense");
   expect_error(kModel + " --decode --add-special", "1", "--add-special");
 }
