@@ -10,6 +10,7 @@
 #include "backend/error.h"
 #include "models/byte_level_bpe.h"
 #include "models/json_node.h"
+#include "models/sentencepiece_charsmap.h"
 #include "models/utf8.h"
 
 namespace specdec {
@@ -45,6 +46,7 @@ class SentencePieceTokenizer::Library {
  public:
   explicit Library(const std::filesystem::path& file) : file_(file.string()) {
     const std::string model = read_tokenizer_file(file);
+    check_charsmap(model, file_);
     load(as_is, model);
     // Protobuf merges a message that is written twice, the last value winning. This is ModelProto.normalizer_spec
     // (field 3) with add_dummy_prefix (field 3) false.
