@@ -1,7 +1,6 @@
 #include "runtime/report_json.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -146,7 +145,7 @@ void write_report_json(const JobRecord& job, const std::filesystem::path& path) 
   std::filesystem::path file = std::filesystem::canonical(path, error);  // a link stays one
   if (error) file = path;
   std::filesystem::path temporary = file;
-  temporary += fmt::format(".{}.tmp", ::getpid());
+  temporary += ".tmp";  // always the same, so that what a killed run leaves is written over by the next
   const auto fail = [&](const std::string& why) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);

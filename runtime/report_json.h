@@ -15,7 +15,8 @@ inline constexpr int kReportVersion = 1;
 /// by U+FFFD.
 std::string report_json(const JobRecord& job);
 
-/// Writes report_json through a temporary file beside `path` that is renamed. Throws kBadInput naming the path.
+/// Writes report_json to `path`.tmp and renames that, so that a reader never finds half a report. What a killed run leaves there the next
+/// one writes over. Throws kBadInput naming the path.
 void write_report_json(const JobRecord& job, const std::filesystem::path& path);
 
 }  // namespace specdec

@@ -61,7 +61,7 @@ def undisturbed(options):
 
 def disturb(options, strike, in_mid_write=False):
     """Lets a run write some of its text, strikes it, and checks what holds in every case. Returns the run and its JSON report.
-    `in_mid_write`: the strike leaves no time to remove a new JSON that is half written beside the old one."""
+    `in_mid_write`: the strike leaves no time to remove a new JSON that is half written beside the old one; the next run writes over it."""
     whole = undisturbed(options)
     enough = random.randrange(1, len(whole) // 10)  # early: while this process waits for its turn, the job goes on
     with tempfile.TemporaryDirectory() as directory:
@@ -72,7 +72,7 @@ def disturb(options, strike, in_mid_write=False):
             run.wait()
             with open(path, encoding="utf-8") as file:
                 report = json.load(file)
-            left = [name for name in os.listdir(directory) if not (in_mid_write and name.endswith(".tmp"))]
+            left = [name for name in os.listdir(directory) if not (in_mid_write and name == "report.json.tmp")]
             run.expect(left == ["report.json"], f"beside the JSON lies {left}")
             run.expect(run.code != 0, "mpirun returned 0")
             run.expect(len(run.out) < len(whole), "was struck too late")

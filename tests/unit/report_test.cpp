@@ -213,6 +213,21 @@ TEST(ReportJson, ReplacesFilesOnly) {
   EXPECT_TRUE(json::accept(file));
 }
 
+TEST(ReportJson, WhatAKilledRunLeftBesideItIsGoneAfterTheNext) {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "out.json";
+  const RunJournal journal(greedy());
+  directory.write("out.json.tmp", R"({"schema": "spec)");
+  journal.write_json(path);
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    left.push_back(entry.path().filename());
+  }
+  EXPECT_EQ(left, std::vector<std::string>{"out.json"});
+  std::ifstream file(path);
+  EXPECT_TRUE(json::accept(file));
+}
+
 TEST(Journal, SnapshotsAndFilesAreWholeWhileItGrows) {
   const auto path =
       std::filesystem::temp_directory_path() / ("specdec-journal-" + std::to_string(::getpid()) + ".json");
