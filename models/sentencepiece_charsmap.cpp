@@ -124,7 +124,7 @@ bool is_sound(std::string_view charsmap) {
   if (charsmap.size() <= sizeof trie_bytes || charsmap.back() != '\0') return false;
   std::memcpy(&trie_bytes, charsmap.data(), sizeof trie_bytes);
   charsmap.remove_prefix(sizeof trie_bytes);
-  if (trie_bytes >= charsmap.size()) return false;
+  if (trie_bytes < sizeof(std::uint32_t) || trie_bytes >= charsmap.size()) return false;
   return Trie(charsmap.substr(0, trie_bytes), charsmap.size() - trie_bytes).safe();
 }
 
