@@ -17,18 +17,6 @@ int count_of(std::size_t elements) {
   return static_cast<int>(elements);
 }
 
-/// Marks the rank as waiting inside a collective for the watchdog, also when the collective throws.
-class InCollective {
- public:
-  explicit InCollective(Progress& progress) : progress_(progress) { progress_.enter_collective(); }
-  ~InCollective() { progress_.leave_collective(); }
-  InCollective(const InCollective&) = delete;
-  InCollective& operator=(const InCollective&) = delete;
-
- private:
-  Progress& progress_;
-};
-
 /// Polls instead of blocking, so that the other ranks of an oversubscribed host get the processor.
 void wait(std::span<MPI_Request> requests, int polls) {
   Backoff backoff(polls);

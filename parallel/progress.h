@@ -56,4 +56,16 @@ class Progress {
   std::atomic<RankState> state_{RankState::kComputing};
 };
 
+/// Marks the rank as waiting inside a collective for the watchdog, also when the collective throws.
+class InCollective {
+ public:
+  explicit InCollective(Progress& progress) : progress_(progress) { progress_.enter_collective(); }
+  ~InCollective() { progress_.leave_collective(); }
+  InCollective(const InCollective&) = delete;
+  InCollective& operator=(const InCollective&) = delete;
+
+ private:
+  Progress& progress_;
+};
+
 }  // namespace specdec

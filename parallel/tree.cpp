@@ -1,25 +1,84 @@
 #include "parallel/tree.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
 
 #include "backend/error.h"
 
 namespace specdec {
 
-void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out) {
-  check(!leaves.empty(), "tree_sum: no leaves");
-  std::vector<std::vector<float>> partial;
-  partial.reserve(leaves.size());
-  for (const std::span<const float> leaf : leaves) {
-    check(leaf.size() == out.size(), "tree_sum: leaves of different sizes");
-    partial.emplace_back(leaf.begin(), leaf.end());
+namespace {
+
+constexpr std::size_t kBlock = 16;  // floats that are summed side by side: the widest vector
+
+/// out [kBlock] = the tree over leaves[r][at ..].
+template <int kLeaves>
+void sum_block(std::span<const std::span<const float>> leaves, std::size_t at, float* out) {
+  float partial[kLeaves][kBlock];
+  for (int r = 0; r < kLeaves; ++r) {
+    std::memcpy(partial[r], leaves[r].data() + at, sizeof partial[r]);
   }
-  tree_fold(static_cast<int>(leaves.size()), [&](int into, int from) {
-    for (std::size_t i = 0; i < out.size(); ++i) {
+  tree_fold(kLeaves, [&](int into, int from) {
+    for (std::size_t i = 0; i < kBlock; ++i) {
       partial[into][i] += partial[from][i];
     }
   });
-  std::copy(partial[0].begin(), partial[0].end(), out.begin());
+  std::memcpy(out + at, partial[0], sizeof partial[0]);
+}
+
+float sum_one(std::span<const std::span<const float>> leaves, std::size_t at, std::span<float> scratch) {
+  for (std::size_t r = 0; r < leaves.size(); ++r) {
+    scratch[r] = leaves[r][at];
+  }
+  tree_fold(static_cast<int>(leaves.size()), [&](int into, int from) { scratch[into] += scratch[from]; });
+  return scratch[0];
+}
+
+/// Elements [0, result) are done; none when there is no fast way for so many leaves.
+std::size_t sum_blocks(std::span<const std::span<const float>> leaves, std::span<float> out) {
+  const auto sum_all = [&]<int kLeaves>(std::integral_constant<int, kLeaves>) {
+    const std::size_t end = out.size() / kBlock * kBlock;
+    for (std::size_t at = 0; at < end; at += kBlock) {
+      sum_block<kLeaves>(leaves, at, out.data());
+    }
+    return end;
+  };
+  switch (leaves.size()) {
+    case 2:
+      return sum_all(std::integral_constant<int, 2>{});
+    case 3:
+      return sum_all(std::integral_constant<int, 3>{});
+    case 4:
+      return sum_all(std::integral_constant<int, 4>{});
+    case 5:
+      return sum_all(std::integral_constant<int, 5>{});
+    case 6:
+      return sum_all(std::integral_constant<int, 6>{});
+    case 7:
+      return sum_all(std::integral_constant<int, 7>{});
+    case 8:
+      return sum_all(std::integral_constant<int, 8>{});
+    case 16:
+      return sum_all(std::integral_constant<int, 16>{});
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out) {
+  std::array<float, kMaxLeaves> scratch;  // NOLINT(cppcoreguidelines-pro-type-member-init): each place is written first
+  check(!leaves.empty() && leaves.size() <= scratch.size(), "tree_sum: no leaves, or too many");
+  for (const std::span<const float> leaf : leaves) {
+    check(leaf.size() == out.size(), "tree_sum: leaves of different sizes");
+  }
+  for (std::size_t i = sum_blocks(leaves, out); i < out.size(); ++i) {
+    out[i] = sum_one(leaves, i, scratch);
+  }
 }
 
 std::vector<TreeStep> tree_steps(int rank, int ranks) {

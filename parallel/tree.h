@@ -12,13 +12,16 @@ namespace specdec {
 /// that is no power of two is the tree over the next power of two whose missing leaves are -0.0, the exact identity,
 /// and so are left out: 5 leaves give ((d0 + d1) + (d2 + d3)) + d4. The left operand is always the lower place.
 template <typename Combine>
-void tree_fold(int leaves, Combine&& combine) {
+constexpr void tree_fold(int leaves, Combine&& combine) {
   for (int stride = 1; stride < leaves; stride *= 2) {
     for (int into = 0; into + stride < leaves; into += 2 * stride) {
       combine(into, into + stride);
     }
   }
 }
+
+/// Most leaves of tree_sum.
+inline constexpr int kMaxLeaves = 1024;
 
 /// out[i] = tree over ranks r of leaves[r][i]. All spans have the same size; no leaf may overlap `out` unless it is the
 /// same span.

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace specdec {
+
+/// Where ranks of one host sleep until what they wait for has been written; lies in shared memory, zeroed at first.
+///
+/// No wake-up is lost: a sleeper counts itself in and looks once more, a writer writes and then looks at the count, all
+/// with sequential consistency. A ring with nobody asleep costs one load.
+class alignas(128) Doorbell {
+ public:
+  /// To be called after the seq_cst store that makes a sleeper's `ready` true.
+  void ring();
+
+  /// Returns once `ready()` holds; it must load with seq_cst what the writer stores before it rings.
+  template <typename Ready>
+  void sleep_until(Ready&& ready) {
+    while (!ready()) {
+      const std::uint32_t heard = rings_.load(std::memory_order_seq_cst);
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      if (!ready()) {
+        sleep(heard);
+      }
+      sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    }
+  }
+
+ private:
+  /// Until a ring after the `heard`-th, or for 50 ms: a writer may have been stopped between its store and its ring.
+  void sleep(std::uint32_t heard);
+
+  std::atomic<std::uint32_t> rings_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+}  // namespace specdec

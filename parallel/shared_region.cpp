@@ -1,0 +1,239 @@
+#include "parallel/shared_region.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "backend/error.h"
+#include "parallel/agree.h"
+
+namespace specdec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kHandOverLimit{30};
+
+[[noreturn]] void throw_system_error(const std::string& what) {
+  throw Error(ErrorKind::kPeerFailed, "shm: " + what + ": " + std::strerror(errno));
+}
+
+/// Where rank 0 hands the memory out; travels as its bytes.
+struct Desk {
+  std::uint64_t token = 0;  ///< known to the ranks of this job only
+  std::array<char, sizeof(sockaddr_un::sun_path)> name{};
+  socklen_t length = 0;  ///< of the whole address
+};
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+void wait_for(int fd, short events, Clock::time_point until, const char* what) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd poll_fd{fd, events, 0};
+    const int ready = poll(&poll_fd, 1, static_cast<int>(left > 0 ? left : 0));
+    if (ready > 0) {
+      return;
+    }
+    if (ready == 0) {
+      throw Error(ErrorKind::kPeerFailed, std::string("shm: ") + what + " did not come in time");
+    }
+    if (errno != EINTR) {
+      throw_system_error("poll");
+    }
+  }
+}
+
+Fd unix_socket() {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) {
+    throw_system_error("socket");
+  }
+  return fd;
+}
+
+/// A listening socket in the abstract namespace: the kernel picks the name, and no file is made.
+Fd open_desk(Desk& desk) {
+  Fd listener = unix_socket();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address.sun_family) != 0 ||
+      listen(listener.get(), SOMAXCONN) != 0) {
+    throw_system_error("cannot listen on a local socket");
+  }
+  desk.length = sizeof address;
+  if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &desk.length) != 0) {
+    throw_system_error("getsockname");
+  }
+  std::memcpy(desk.name.data(), address.sun_path, desk.name.size());
+  if (getrandom(&desk.token, sizeof desk.token, 0) != static_cast<ssize_t>(sizeof desk.token)) {
+    throw_system_error("getrandom");
+  }
+  return listener;
+}
+
+bool of_this_user(int connection) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+/// Gives `memory` to whoever knows the token; false for a stranger.
+bool serve(int connection, std::uint64_t token, int memory, Clock::time_point until) {
+  std::uint64_t heard = 0;
+  wait_for(connection, POLLIN, until, "a rank's request for memory");
+  if (recv(connection, &heard, sizeof heard, 0) != static_cast<ssize_t>(sizeof heard) || heard != token ||
+      !of_this_user(connection)) {
+    return false;
+  }
+  char word = 'm';
+  iovec content{&word, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &memory, sizeof memory);
+  return sendmsg(connection, &message, MSG_NOSIGNAL) == 1;
+}
+
+Fd make_memory(std::size_t bytes) {
+  Fd memory(memfd_create("specdec", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.valid() || ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    throw_system_error("cannot make " + std::to_string(bytes) + " bytes of shared memory");
+  }
+  return memory;
+}
+
+void hand_out(const Fd& listener, const Desk& desk, int memory, int ranks) {
+  const auto until = Clock::now() + kHandOverLimit;
+  while (ranks > 0) {
+    wait_for(listener.get(), POLLIN, until, "a rank's request for memory");
+    const Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.valid() && serve(connection.get(), desk.token, memory, until)) {
+      --ranks;
+    }
+  }
+}
+
+Fd fetch(const Desk& desk) {
+  Fd connection = unix_socket();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, desk.name.data(), desk.name.size());
+  if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), desk.length) != 0 ||
+      send(connection.get(), &desk.token, sizeof desk.token, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof desk.token)) {
+    throw_system_error(
+        "cannot reach the local socket of the group's first rank (are all ranks in one network namespace?)");
+  }
+  wait_for(connection.get(), POLLIN, Clock::now() + kHandOverLimit, "the shared memory");
+  char word = 0;
+  iovec content{&word, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (got != 1 || header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    throw Error(ErrorKind::kPeerFailed, "shm: the group's first rank did not hand over the shared memory");
+  }
+  int memory = -1;
+  std::memcpy(&memory, CMSG_DATA(header), sizeof memory);
+  return Fd(memory);
+}
+
+std::span<std::byte> map(int fd, std::size_t bytes, int flags) {
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (at == MAP_FAILED) {
+    throw_system_error("cannot map " + std::to_string(bytes) + " bytes");
+  }
+  return {static_cast<std::byte*>(at), bytes};
+}
+
+/// Takes rank's share of the pages now, where the kernel finds them near this rank, and so that a lack of memory is an
+/// error here and not a SIGBUS later.
+void reserve(int memory, std::size_t bytes, int rank, int ranks) {
+  const std::size_t begin = bytes * rank / ranks;
+  const std::size_t end = bytes * (rank + 1) / ranks;
+  if (fallocate(memory, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
+    throw_system_error("cannot reserve " + std::to_string(bytes) + " bytes of shared memory");
+  }
+}
+
+}  // namespace
+
+SharedRegion SharedRegion::across(Communicator& group, std::size_t bytes) {
+  const bool first = group.rank() == 0;
+  Desk desk;
+  Fd listener;
+  Fd memory;
+  agree(group, [&] {
+    if (first) {
+      memory = make_memory(bytes);
+      listener = open_desk(desk);
+    }
+  });
+  group.broadcast(std::as_writable_bytes(std::span(&desk, 1)), 0, Stream{});
+  return agree(group, [&] {
+    if (first) {
+      hand_out(listener, desk, memory.get(), group.size() - 1);
+    } else {
+      memory = fetch(desk);
+    }
+    reserve(memory.get(), bytes, group.rank(), group.size());
+    return SharedRegion(map(memory.get(), bytes, MAP_SHARED));
+  });
+}
+
+SharedRegion SharedRegion::of_this_process(std::size_t bytes) {
+  return SharedRegion(map(-1, bytes, MAP_SHARED | MAP_ANONYMOUS));
+}
+
+SharedRegion::SharedRegion(SharedRegion&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+SharedRegion::~SharedRegion() {
+  if (!bytes_.empty()) {
+    munmap(bytes_.data(), bytes_.size());
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,277 @@
+#include "parallel/shm_communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backend/error.h"
+#include "parallel/tree.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kMaxRanks = 256;
+constexpr int kBells = 4;  // a rank is at most two steps ahead of another
+constexpr std::size_t kPlaceBytes = 256 * 1024;
+constexpr std::size_t kOneShotBytes = 64 * 1024;
+
+/// A number on a cache line of its own (a pair of lines, since processors fetch the neighbour too).
+struct alignas(128) Line {
+  std::atomic<std::uint32_t> value;
+};
+
+/// `range` [0, size) in `parts` parts at multiples of a cache line of floats.
+std::pair<std::size_t, std::size_t> part_of(std::size_t size, int part, int parts) {
+  constexpr std::size_t kGrain = 16;
+  const std::size_t grains = (size + kGrain - 1) / kGrain;
+  const auto at = [&](int p) { return std::min(size, grains * p / parts * kGrain); };
+  return {at(part), at(part + 1)};
+}
+
+void copy(std::span<const std::byte> from, std::byte* to) {
+  if (!from.empty() && to != from.data()) {
+    std::memcpy(to, from.data(), from.size());
+  }
+}
+
+/// Calls step(offset, count) for the pieces of `size` elements that fit into a place; once for none of them with 0.
+template <typename Piece>
+void in_pieces(std::size_t size, std::size_t largest, Piece&& piece) {
+  std::size_t offset = 0;
+  do {
+    const std::size_t count = std::min(largest, size - offset);
+    piece(offset, count);
+    offset += count;
+  } while (offset < size);
+}
+
+}  // namespace
+
+/// The beginning of the region; the places follow: two halves of one place a rank and one for sums.
+struct ShmCommunicator::Layout {
+  std::array<Line, kMaxRanks> come;  // [rank] the last step that the rank has come to
+  std::array<Line, kMaxRanks> node;  // arrivals at the node of the tree whose upper half begins with this rank
+  Line combined;                     // the last step whose sum has been combined
+  std::array<Doorbell, kBells> bells;
+};
+
+std::size_t ShmCommunicator::region_bytes(int ranks) {
+  return sizeof(Layout) + 2 * kPlaceBytes * (static_cast<std::size_t>(ranks) + 1);
+}
+
+ShmCommunicator::ShmCommunicator(std::shared_ptr<SharedRegion> region, int rank, int size, Progress& progress,
+                                 ShmOptions options)
+    : region_(std::move(region)),
+      layout_(*reinterpret_cast<Layout*>(region_->bytes().data())),
+      rank_(rank),
+      size_(size),
+      progress_(progress),
+      options_(options),
+      waiter_(size, options.cores),
+      leaves_(size) {
+  check(size_ >= 1 && size_ <= kMaxRanks && region_->bytes().size() >= region_bytes(size_),
+        "shm: too many ranks or too small a region");
+}
+
+ShmCommunicator::~ShmCommunicator() = default;
+
+std::byte* ShmCommunicator::place(Step step, int rank) const {
+  return region_->bytes().data() + sizeof(Layout) + ((step % 2) * (size_ + 1) + rank) * kPlaceBytes;
+}
+
+std::span<float> ShmCommunicator::floats(Step step, int rank, std::size_t count) const {
+  return {reinterpret_cast<float*>(place(step, rank)), count};
+}
+
+void ShmCommunicator::begin_step() {
+  ++step_;
+  if (step_ - all_left_ > 2) {
+    wait_for_all(step_ - 1);
+  }
+}
+
+bool ShmCommunicator::all_have_come_to(Step step) const {
+  for (int r = 0; r < size_; ++r) {
+    if (static_cast<std::int32_t>(layout_.come[r].value.load(std::memory_order_seq_cst) - step) < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void ShmCommunicator::come() {
+  layout_.come[rank_].value.store(step_, std::memory_order_seq_cst);
+  if (all_have_come_to(step_)) {
+    bell(step_).ring();
+  }
+}
+
+void ShmCommunicator::wait_for_all(Step step) {
+  waiter_.wait(bell(step), Waiter::Expected::kShort, [&] { return all_have_come_to(step); });
+  all_left_ = step - 1;
+}
+
+Doorbell& ShmCommunicator::bell(Step step) { return layout_.bells[step % kBells]; }
+
+ShmReduction ShmCommunicator::way(std::size_t bytes) const {
+  if (options_.reduction) {
+    return *options_.reduction;
+  }
+  if (size_ > options_.cores) {
+    return ShmReduction::kCombine;
+  }
+  return bytes <= kOneShotBytes ? ShmReduction::kOneShot : ShmReduction::kTwoShot;
+}
+
+void ShmCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) {
+  const InCollective guard(progress_);
+  switch (way(data.size_bytes())) {
+    case ShmReduction::kCombine:
+      return combine(data);
+    case ShmReduction::kOneShot:
+      return one_shot(data);
+    case ShmReduction::kTwoShot:
+      return two_shot(data);
+  }
+}
+
+void ShmCommunicator::combine(std::span<float> data) {
+  in_pieces(data.size(), kPlaceBytes / sizeof(float), [&](std::size_t offset, std::size_t count) {
+    const std::span<float> piece = data.subspan(offset, count);
+    begin_step();
+    std::ranges::copy(piece, floats(step_, rank_, count).begin());
+    layout_.come[rank_].value.store(step_, std::memory_order_relaxed);
+    if (climb(count)) {
+      layout_.combined.value.store(step_, std::memory_order_seq_cst);
+      bell(step_).ring();
+    } else {
+      waiter_.wait(bell(step_), Waiter::Expected::kShort,
+                   [&] { return layout_.combined.value.load(std::memory_order_seq_cst) == step_; });
+    }
+    all_left_ = step_ - 1;
+    std::ranges::copy(floats(step_, 0, count), piece.begin());
+  });
+}
+
+bool ShmCommunicator::climb(std::size_t count) {
+  for (int stride = 1; stride < size_; stride *= 2) {
+    const int mine = rank_ / stride * stride;
+    const int sibling = mine ^ stride;
+    if (sibling >= size_) {
+      continue;
+    }
+    const auto [lower, upper] = std::minmax(mine, sibling);
+    if (layout_.node[upper].value.fetch_add(1, std::memory_order_acq_rel) % 2 == 0) {
+      return false;
+    }
+    const std::span<float> sum = floats(step_, lower, count);
+    const std::array<std::span<const float>, 2> halves = {sum, floats(step_, upper, count)};
+    tree_sum(halves, sum);
+  }
+  return true;
+}
+
+void ShmCommunicator::one_shot(std::span<float> data) {
+  in_pieces(data.size(), kPlaceBytes / sizeof(float), [&](std::size_t offset, std::size_t count) {
+    const std::span<float> piece = data.subspan(offset, count);
+    begin_step();
+    std::ranges::copy(piece, floats(step_, rank_, count).begin());
+    come();
+    wait_for_all(step_);
+    for (int r = 0; r < size_; ++r) {
+      leaves_[r] = r == rank_ ? piece : floats(step_, r, count);
+    }
+    tree_sum(leaves_, piece);
+  });
+}
+
+void ShmCommunicator::two_shot(std::span<float> data) {
+  // The sums of a piece are complete when all have come to the step after it, so a step both adds a piece and takes the sums of the
+  // one before.
+  std::span<float> before;
+  const auto take_sums = [&] { std::ranges::copy(floats(step_ - 1, size_, before.size()), before.begin()); };
+  in_pieces(data.size(), kPlaceBytes / sizeof(float), [&](std::size_t offset, std::size_t count) {
+    const std::span<float> piece = data.subspan(offset, count);
+    begin_step();
+    std::ranges::copy(piece, floats(step_, rank_, count).begin());
+    come();
+    wait_for_all(step_);
+    const auto [begin, end] = part_of(count, rank_, size_);
+    for (int r = 0; r < size_; ++r) {
+      leaves_[r] = floats(step_, r, count).subspan(begin, end - begin);
+    }
+    tree_sum(leaves_, floats(step_, size_, count).subspan(begin, end - begin));
+    take_sums();
+    before = piece;
+  });
+  begin_step();
+  come();
+  wait_for_all(step_);
+  take_sums();
+}
+
+void ShmCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream /*stream*/) {
+  check(all.size() == mine.size() * size_, "all_gather: `all` must hold size() * mine.size() bytes");
+  const InCollective guard(progress_);
+  in_pieces(mine.size(), kPlaceBytes, [&](std::size_t offset, std::size_t count) {
+    begin_step();
+    copy(mine.subspan(offset, count), place(step_, rank_));
+    come();
+    wait_for_all(step_);
+    take_places(all, mine.size(), offset, count);
+  });
+}
+
+void ShmCommunicator::gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream /*stream*/) {
+  check(root >= 0 && root < size_, "gather: root outside the group");
+  check(rank_ != root || all.size() == mine.size() * size_, "gather: `all` must hold size() * mine.size() bytes");
+  const InCollective guard(progress_);
+  in_pieces(mine.size(), kPlaceBytes, [&](std::size_t offset, std::size_t count) {
+    begin_step();
+    copy(mine.subspan(offset, count), place(step_, rank_));
+    come();
+    if (rank_ == root) {
+      wait_for_all(step_);
+      take_places(all, mine.size(), offset, count);
+    }
+  });
+}
+
+void ShmCommunicator::take_places(std::span<std::byte> all, std::size_t each, std::size_t offset,
+                                  std::size_t count) const {
+  for (int r = 0; r < size_; ++r) {
+    copy({place(step_, r), count}, all.data() + each * r + offset);
+  }
+}
+
+void ShmCommunicator::broadcast(std::span<std::byte> data, int root, Stream /*stream*/) {
+  check(root >= 0 && root < size_, "broadcast: root outside the group");
+  const InCollective guard(progress_);
+  in_pieces(data.size(), kPlaceBytes, [&](std::size_t offset, std::size_t count) {
+    const std::span<std::byte> piece = data.subspan(offset, count);
+    begin_step();
+    if (rank_ == root) {
+      copy(piece, place(step_, root));
+      come();
+      bell(step_).ring();
+      return;
+    }
+    come();
+    const std::atomic<std::uint32_t>& root_came = layout_.come[root].value;
+    waiter_.wait(bell(step_), Waiter::Expected::kLong,
+                 [&] { return static_cast<std::int32_t>(root_came.load(std::memory_order_seq_cst) - step_) >= 0; });
+    copy({place(step_, root), count}, piece.data());
+  });
+}
+
+void ShmCommunicator::barrier() {
+  const InCollective guard(progress_);
+  begin_step();
+  come();
+  wait_for_all(step_);
+}
+
+}  // namespace specdec

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "parallel/communicator.h"
+#include "parallel/progress.h"
+#include "parallel/shared_region.h"
+#include "parallel/waiter.h"
+
+namespace specdec {
+
+/// The ways in which shared memory adds; all have the bits of tree_sum.
+enum class ShmReduction : std::uint8_t {
+  kCombine,  ///< whoever comes second to a node of the tree adds its two halves, so the last rank finishes: one wait, n - 1 additions in all
+  kOneShot,  ///< every rank adds all payloads: one wait, n (n - 1) additions side by side
+  kTwoShot,  ///< every rank adds its n-th part of all payloads, then takes the other parts: two waits, n - 1 additions side by side
+};
+
+struct ShmOptions {
+  int cores = 1;                          ///< that the ranks may run on together
+  std::optional<ShmReduction> reduction;  ///< none: by payload and cores
+};
+
+/// Ranks of one host, over memory that they share: the transport `shm` (docs/protocol.md, "Shared memory").
+///
+/// Every rank has a place for its payload in each of two halves of the region, used in turn, and a number on a cache
+/// line of its own: of the last step that it has come to. A rank that has come to step s has left step s - 1, so the
+/// half of step s is free again for step s + 2 as soon as all have come to step s + 1. Larger payloads go piece by
+/// piece.
+class ShmCommunicator final : public Communicator {
+ public:
+  /// Bytes of a region for `ranks` ranks.
+  static std::size_t region_bytes(int ranks);
+
+  /// `region`: zeroed, of region_bytes(size) at least, the same for all ranks and for nobody else. `progress` must
+  /// outlive it.
+  ShmCommunicator(std::shared_ptr<SharedRegion> region, int rank, int size, Progress& progress, ShmOptions options);
+  ~ShmCommunicator() override;
+  ShmCommunicator(const ShmCommunicator&) = delete;
+  ShmCommunicator& operator=(const ShmCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string_view transport() const override { return "shm"; }
+
+  void all_reduce(std::span<float> data, Stream stream) override;
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override;
+  void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) override;
+  void broadcast(std::span<std::byte> data, int root, Stream stream) override;
+  void barrier() override;
+  void report_progress() override { progress_.tick(); }
+
+ private:
+  struct Layout;
+  using Step = std::uint32_t;  // wraps; compared by difference
+
+  ShmReduction way(std::size_t bytes) const;
+  void combine(std::span<float> data);
+  void one_shot(std::span<float> data);
+  void two_shot(std::span<float> data);
+
+  /// Adds along the tree as far as this rank comes second to its nodes; true at the top: the sum is in rank 0's place.
+  bool climb(std::size_t count);
+  void take_places(std::span<std::byte> all, std::size_t each, std::size_t offset, std::size_t count) const;
+
+  /// Starts a step: returns once this rank's place of the step's half is free.
+  void begin_step();
+  /// Tells the others that this rank has come to the step, its payload in place.
+  void come();
+  bool all_have_come_to(Step step) const;
+  void wait_for_all(Step step);
+
+  Doorbell& bell(Step step);
+  /// Of `rank`; of the sums for rank size().
+  std::byte* place(Step step, int rank) const;
+  std::span<float> floats(Step step, int rank, std::size_t count) const;
+
+  std::shared_ptr<SharedRegion> region_;
+  Layout& layout_;
+  int rank_;
+  int size_;
+  Progress& progress_;
+  ShmOptions options_;
+  Waiter waiter_;
+  Step step_ = 0;                               // the last one begun
+  Step all_left_ = 0;                           // every rank has left this one
+  std::vector<std::span<const float>> leaves_;  // [size] scratch
+};
+
+}  // namespace specdec
