@@ -24,6 +24,11 @@ constexpr std::string_view name_of(DType type) {
   return "?";
 }
 
+/// One bfloat16 in memory or in a message.
+struct BF16 {
+  std::uint16_t bits = 0;
+};
+
 /// bfloat16 bits to float; exact.
 constexpr float bf16_to_float(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 

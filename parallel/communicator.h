@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "backend/backend.h"
+#include "backend/dtype.h"
 
 namespace specdec {
 
@@ -20,12 +21,14 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "self", "threads", "mpi", "mpi-fast": as written in a config and printed in reports.
+  /// "self", "threads", "shm", "hier", "mpi", "mpi-fast": as written in a config and printed in reports.
   virtual std::string_view transport() const = 0;
 
   /// data = sum over ranks, element by element, in one fixed binary tree, nearest neighbours first: with 4 ranks
   /// (d0 + d1) + (d2 + d3). Every rank gets the same bits. (`mpi-fast` alone uses the library's own order.)
   virtual void all_reduce(std::span<float> data, Stream stream) = 0;
+  /// The same with half the bytes: every addition of the tree is done in fp32 and rounded to bf16 (to nearest even).
+  virtual void all_reduce(std::span<BF16> data, Stream stream) = 0;
   /// all [size() * mine.size()] = every rank's `mine`, in rank order, on every rank.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) = 0;
   /// As all_gather, on rank `root` alone; `all` is ignored elsewhere and may be empty there.

@@ -38,6 +38,7 @@ class MpiCommunicator final : public Communicator {
   std::string_view transport() const override { return reduction_ == MpiReduction::kTree ? "mpi" : "mpi-fast"; }
 
   void all_reduce(std::span<float> data, Stream stream) override;
+  void all_reduce(std::span<BF16> data, Stream stream) override;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override;
   void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) override;
   void broadcast(std::span<std::byte> data, int root, Stream stream) override;
@@ -47,8 +48,14 @@ class MpiCommunicator final : public Communicator {
  private:
   struct Handle;  // keeps mpi.h out of this header
 
-  void reduce_by_doubling(std::span<float> data);
-  void reduce_by_halving(std::span<float> data);
+  template <typename T>
+  void reduce(std::span<T> data);
+  template <typename T>
+  void reduce_by_doubling(std::span<T> data);
+  template <typename T>
+  void reduce_by_halving(std::span<T> data);
+  template <typename T>
+  std::span<T> scratch(std::size_t size);
 
   std::unique_ptr<Handle> handle_;
   MpiReduction reduction_;
@@ -58,7 +65,7 @@ class MpiCommunicator final : public Communicator {
   int size_ = 1;
   int polls_ = 0;  // polls before a wait sleeps
   std::vector<TreeStep> steps_;
-  std::vector<float> received_;
+  std::vector<std::byte> received_;
 };
 
 }  // namespace specdec

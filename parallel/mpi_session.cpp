@@ -3,6 +3,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdlib>
@@ -10,30 +11,11 @@
 #include <vector>
 
 #include "parallel/mpi_check.h"
-#include "parallel/mpi_communicator.h"
 #include "parallel/peer.h"
-#include "parallel/self_communicator.h"
+#include "parallel/transports.h"
 
 namespace specdec {
 namespace {
-
-std::unique_ptr<Communicator> make_communicator(std::string_view transport, int size, int handle, Progress& progress) {
-  const bool alone = size == 1;
-  if (transport == "self" || (transport == "auto" && alone)) {
-    if (!alone) {
-      throw_bad_input("parallel.transport: self with " + std::to_string(size) +
-                      " ranks, expected auto, mpi or mpi-fast (self is for one rank)");
-    }
-    return std::make_unique<SelfCommunicator>(progress);
-  }
-  if (transport == "mpi" || transport == "auto") {
-    return std::make_unique<MpiCommunicator>(handle, MpiReduction::kTree, progress);
-  }
-  if (transport == "mpi-fast") {
-    return std::make_unique<MpiCommunicator>(handle, MpiReduction::kLibrary, progress);
-  }
-  throw_bad_input("parallel.transport: found " + std::string(transport) + ", expected auto, self, mpi or mpi-fast");
-}
 
 /// Host of every rank, the same list everywhere.
 std::vector<std::string> host_names(int size) {
@@ -106,19 +88,19 @@ MpiSession::~MpiSession() {
 
 int MpiSession::world_handle() const { return MPI_Comm_c2f(MPI_COMM_WORLD); }
 
-std::unique_ptr<Communicator> MpiSession::world(std::string_view transport) {
-  return make_communicator(transport, size_, world_handle(), progress_);
-}
+/// Ranks of one host become neighbours, whatever the mapping of ranks to hosts was: hosts in the order of their lowest rank, so that
+/// rank 0 stays the first.
+std::unique_ptr<Communicator> MpiSession::world(std::string_view transport) { return split(transport, 0); }
 
 std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int color) {
   MPI_Comm part = MPI_COMM_NULL;
-  mpi_check(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, rank_, &part), "MPI_Comm_split");
+  const auto host = std::ranges::find(hosts_, hosts_[rank_]) - hosts_.begin();
+  const int key = static_cast<int>(host) * size_ + rank_;
+  mpi_check(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
   if (part == MPI_COMM_NULL) {
     return nullptr;
   }
-  int size = 0;
-  MPI_Comm_size(part, &size);
-  std::unique_ptr<Communicator> communicator = make_communicator(transport, size, MPI_Comm_c2f(part), progress_);
+  std::unique_ptr<Communicator> communicator = make_communicator(transport, MPI_Comm_c2f(part), progress_);
   MPI_Comm_free(&part);
   return communicator;
 }

@@ -33,10 +33,10 @@ class MpiSession {
   const std::string& program() const { return program_; }
   Progress& progress() { return progress_; }
 
-  /// All ranks, over `transport`: "auto" (self for one rank, else mpi), "self", "mpi", "mpi-fast". Throws kBadInput for
-  /// any other name, on every rank. Collective.
+  /// All ranks, over `transport` (transports.h), those of one host next to each other and rank 0 first. Throws kBadInput
+  /// for a transport that there is not, on every rank. Collective.
   std::unique_ptr<Communicator> world(std::string_view transport);
-  /// As world(), for the ranks that give the same `color` >= 0, in the order of their world ranks; null for color < 0.
+  /// As world(), for the ranks that give the same `color` >= 0; null for color < 0.
   /// Collective over all ranks.
   std::unique_ptr<Communicator> split(std::string_view transport, int color);
 

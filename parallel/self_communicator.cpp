@@ -8,6 +8,8 @@ namespace specdec {
 
 void SelfCommunicator::all_reduce(std::span<float> /*data*/, Stream /*stream*/) { report_progress(); }
 
+void SelfCommunicator::all_reduce(std::span<BF16> /*data*/, Stream /*stream*/) { report_progress(); }
+
 void SelfCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream /*stream*/) {
   check(all.size() == mine.size(), "all_gather: `all` must hold size() * mine.size() bytes");
   if (all.data() != mine.data()) {

@@ -18,6 +18,7 @@ class SelfCommunicator final : public Communicator {
   std::string_view transport() const override { return "self"; }
 
   void all_reduce(std::span<float> data, Stream stream) override;
+  void all_reduce(std::span<BF16> data, Stream stream) override;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override;
   void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) override;
   void broadcast(std::span<std::byte> data, int root, Stream stream) override;

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,8 @@ ShmCommunicator::ShmCommunicator(std::shared_ptr<SharedRegion> region, int rank,
       progress_(progress),
       options_(options),
       waiter_(size, options.cores),
-      leaves_(size) {
+      float_leaves_(size),
+      bf16_leaves_(size) {
   check(size_ >= 1 && size_ <= kMaxRanks && region_->bytes().size() >= region_bytes(size_),
         "shm: too many ranks or too small a region");
 }
@@ -82,8 +84,18 @@ std::byte* ShmCommunicator::place(Step step, int rank) const {
   return region_->bytes().data() + sizeof(Layout) + ((step % 2) * (size_ + 1) + rank) * kPlaceBytes;
 }
 
-std::span<float> ShmCommunicator::floats(Step step, int rank, std::size_t count) const {
-  return {reinterpret_cast<float*>(place(step, rank)), count};
+template <typename T>
+std::span<T> ShmCommunicator::elements(Step step, int rank, std::size_t count) const {
+  return {reinterpret_cast<T*>(place(step, rank)), count};
+}
+
+template <typename T>
+std::span<std::span<const T>> ShmCommunicator::leaves() {
+  if constexpr (std::is_same_v<T, float>) {
+    return float_leaves_;
+  } else {
+    return bf16_leaves_;
+  }
 }
 
 void ShmCommunicator::begin_step() {
@@ -126,7 +138,12 @@ ShmReduction ShmCommunicator::way(std::size_t bytes) const {
   return bytes <= kOneShotBytes ? ShmReduction::kOneShot : ShmReduction::kTwoShot;
 }
 
-void ShmCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) {
+void ShmCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) { reduce(data); }
+
+void ShmCommunicator::all_reduce(std::span<BF16> data, Stream /*stream*/) { reduce(data); }
+
+template <typename T>
+void ShmCommunicator::reduce(std::span<T> data) {
   const InCollective guard(progress_);
   switch (way(data.size_bytes())) {
     case ShmReduction::kCombine:
@@ -138,13 +155,14 @@ void ShmCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) {
   }
 }
 
-void ShmCommunicator::combine(std::span<float> data) {
-  in_pieces(data.size(), kPlaceBytes / sizeof(float), [&](std::size_t offset, std::size_t count) {
-    const std::span<float> piece = data.subspan(offset, count);
+template <typename T>
+void ShmCommunicator::combine(std::span<T> data) {
+  in_pieces(data.size(), kPlaceBytes / sizeof(T), [&](std::size_t offset, std::size_t count) {
+    const std::span<T> piece = data.subspan(offset, count);
     begin_step();
-    std::ranges::copy(piece, floats(step_, rank_, count).begin());
-    layout_.come[rank_].value.store(step_, std::memory_order_relaxed);
-    if (climb(count)) {
+    std::ranges::copy(piece, elements<T>(step_, rank_, count).begin());
+    layout_.come[rank_].value.store(step_, std::memory_order_release);
+    if (climb<T>(count)) {
       layout_.combined.value.store(step_, std::memory_order_seq_cst);
       bell(step_).ring();
     } else {
@@ -152,10 +170,11 @@ void ShmCommunicator::combine(std::span<float> data) {
                    [&] { return layout_.combined.value.load(std::memory_order_seq_cst) == step_; });
     }
     all_left_ = step_ - 1;
-    std::ranges::copy(floats(step_, 0, count), piece.begin());
+    std::ranges::copy(elements<T>(step_, 0, count), piece.begin());
   });
 }
 
+template <typename T>
 bool ShmCommunicator::climb(std::size_t count) {
   for (int stride = 1; stride < size_; stride *= 2) {
     const int mine = rank_ / stride * stride;
@@ -167,43 +186,47 @@ bool ShmCommunicator::climb(std::size_t count) {
     if (layout_.node[upper].value.fetch_add(1, std::memory_order_acq_rel) % 2 == 0) {
       return false;
     }
-    const std::span<float> sum = floats(step_, lower, count);
-    const std::array<std::span<const float>, 2> halves = {sum, floats(step_, upper, count)};
+    const std::span<T> sum = elements<T>(step_, lower, count);
+    const std::array<std::span<const T>, 2> halves = {sum, elements<T>(step_, upper, count)};
     tree_sum(halves, sum);
   }
   return true;
 }
 
-void ShmCommunicator::one_shot(std::span<float> data) {
-  in_pieces(data.size(), kPlaceBytes / sizeof(float), [&](std::size_t offset, std::size_t count) {
-    const std::span<float> piece = data.subspan(offset, count);
+template <typename T>
+void ShmCommunicator::one_shot(std::span<T> data) {
+  in_pieces(data.size(), kPlaceBytes / sizeof(T), [&](std::size_t offset, std::size_t count) {
+    const std::span<T> piece = data.subspan(offset, count);
     begin_step();
-    std::ranges::copy(piece, floats(step_, rank_, count).begin());
+    std::ranges::copy(piece, elements<T>(step_, rank_, count).begin());
     come();
     wait_for_all(step_);
+    const std::span<std::span<const T>> leaves = this->leaves<T>();
     for (int r = 0; r < size_; ++r) {
-      leaves_[r] = r == rank_ ? piece : floats(step_, r, count);
+      leaves[r] = r == rank_ ? piece : elements<T>(step_, r, count);
     }
-    tree_sum(leaves_, piece);
+    tree_sum(leaves, piece);
   });
 }
 
-void ShmCommunicator::two_shot(std::span<float> data) {
+template <typename T>
+void ShmCommunicator::two_shot(std::span<T> data) {
   // The sums of a piece are complete when all have come to the step after it, so a step both adds a piece and takes the sums of the
   // one before.
-  std::span<float> before;
-  const auto take_sums = [&] { std::ranges::copy(floats(step_ - 1, size_, before.size()), before.begin()); };
-  in_pieces(data.size(), kPlaceBytes / sizeof(float), [&](std::size_t offset, std::size_t count) {
-    const std::span<float> piece = data.subspan(offset, count);
+  std::span<T> before;
+  const auto take_sums = [&] { std::ranges::copy(elements<T>(step_ - 1, size_, before.size()), before.begin()); };
+  in_pieces(data.size(), kPlaceBytes / sizeof(T), [&](std::size_t offset, std::size_t count) {
+    const std::span<T> piece = data.subspan(offset, count);
     begin_step();
-    std::ranges::copy(piece, floats(step_, rank_, count).begin());
+    std::ranges::copy(piece, elements<T>(step_, rank_, count).begin());
     come();
     wait_for_all(step_);
     const auto [begin, end] = part_of(count, rank_, size_);
+    const std::span<std::span<const T>> leaves = this->leaves<T>();
     for (int r = 0; r < size_; ++r) {
-      leaves_[r] = floats(step_, r, count).subspan(begin, end - begin);
+      leaves[r] = elements<T>(step_, r, count).subspan(begin, end - begin);
     }
-    tree_sum(leaves_, floats(step_, size_, count).subspan(begin, end - begin));
+    tree_sum(leaves, elements<T>(step_, size_, count).subspan(begin, end - begin));
     take_sums();
     before = piece;
   });

@@ -49,6 +49,7 @@ class ShmCommunicator final : public Communicator {
   std::string_view transport() const override { return "shm"; }
 
   void all_reduce(std::span<float> data, Stream stream) override;
+  void all_reduce(std::span<BF16> data, Stream stream) override;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override;
   void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) override;
   void broadcast(std::span<std::byte> data, int root, Stream stream) override;
@@ -60,11 +61,17 @@ class ShmCommunicator final : public Communicator {
   using Step = std::uint32_t;  // wraps; compared by difference
 
   ShmReduction way(std::size_t bytes) const;
-  void combine(std::span<float> data);
-  void one_shot(std::span<float> data);
-  void two_shot(std::span<float> data);
+  template <typename T>
+  void reduce(std::span<T> data);
+  template <typename T>
+  void combine(std::span<T> data);
+  template <typename T>
+  void one_shot(std::span<T> data);
+  template <typename T>
+  void two_shot(std::span<T> data);
 
   /// Adds along the tree as far as this rank comes second to its nodes; true at the top: the sum is in rank 0's place.
+  template <typename T>
   bool climb(std::size_t count);
   void take_places(std::span<std::byte> all, std::size_t each, std::size_t offset, std::size_t count) const;
 
@@ -78,7 +85,10 @@ class ShmCommunicator final : public Communicator {
   Doorbell& bell(Step step);
   /// Of `rank`; of the sums for rank size().
   std::byte* place(Step step, int rank) const;
-  std::span<float> floats(Step step, int rank, std::size_t count) const;
+  template <typename T>
+  std::span<T> elements(Step step, int rank, std::size_t count) const;
+  template <typename T>
+  std::span<std::span<const T>> leaves();
 
   std::shared_ptr<SharedRegion> region_;
   Layout& layout_;
@@ -87,9 +97,10 @@ class ShmCommunicator final : public Communicator {
   Progress& progress_;
   ShmOptions options_;
   Waiter waiter_;
-  Step step_ = 0;                               // the last one begun
-  Step all_left_ = 0;                           // every rank has left this one
-  std::vector<std::span<const float>> leaves_;  // [size] scratch
+  Step step_ = 0;                                     // the last one begun
+  Step all_left_ = 0;                                 // every rank has left this one
+  std::vector<std::span<const float>> float_leaves_;  // [size] scratch, as is the next
+  std::vector<std::span<const BF16>> bf16_leaves_;
 };
 
 }  // namespace specdec

@@ -15,7 +15,6 @@ namespace specdec {
 
 /// What one rank lays open to the others between two rendezvous.
 struct Offer {
-  std::span<float> reduce;
   std::span<const std::byte> bytes;
 };
 
@@ -58,8 +57,8 @@ struct ThreadGroup::Shared {
 
   const int size;
   const std::chrono::milliseconds deadline;
-  std::vector<Offer> offers;  // [size], each written by its rank before a rendezvous and read by the others after it
-  std::vector<float> sum;     // all_reduce's result, each rank writes its own part
+  std::vector<Offer> offers;   // [size], each written by its rank before a rendezvous and read by the others after it
+  std::vector<std::byte> sum;  // all_reduce's result, each rank writes its own part
   std::vector<std::unique_ptr<Rank>> ranks;
 
   std::mutex mutex;  // guards what follows
@@ -77,24 +76,8 @@ class ThreadGroup::Rank final : public Communicator {
   int size() const override { return shared_.size; }
   std::string_view transport() const override { return "threads"; }
 
-  void all_reduce(std::span<float> data, Stream /*stream*/) override {
-    shared_.offers[rank_].reduce = data;
-    if (rank_ == 0) {
-      shared_.sum.resize(data.size());
-    }
-    shared_.rendezvous();
-    const std::size_t begin = data.size() * rank_ / shared_.size;
-    const std::size_t count = data.size() * (rank_ + 1) / shared_.size - begin;
-    std::vector<std::span<const float>> leaves;
-    for (const Offer& offer : shared_.offers) {
-      check(offer.reduce.size() == data.size(), "all_reduce: ranks disagree about the size");
-      leaves.emplace_back(offer.reduce.subspan(begin, count));
-    }
-    tree_sum(leaves, std::span(shared_.sum).subspan(begin, count));
-    shared_.rendezvous();
-    std::copy(shared_.sum.begin(), shared_.sum.end(), data.begin());
-    shared_.rendezvous();
-  }
+  void all_reduce(std::span<float> data, Stream /*stream*/) override { reduce(data); }
+  void all_reduce(std::span<BF16> data, Stream /*stream*/) override { reduce(data); }
 
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream /*stream*/) override {
     exchange(mine, [&] { copy_all(mine.size(), all); });
@@ -123,6 +106,27 @@ class ThreadGroup::Rank final : public Communicator {
   void barrier() override { shared_.rendezvous(); }
 
  private:
+  template <typename T>
+  void reduce(std::span<T> data) {
+    shared_.offers[rank_].bytes = std::as_bytes(data);
+    if (rank_ == 0) {
+      shared_.sum.resize(data.size_bytes());
+    }
+    shared_.rendezvous();
+    const std::size_t begin = data.size() * rank_ / shared_.size;
+    const std::size_t count = data.size() * (rank_ + 1) / shared_.size - begin;
+    std::vector<std::span<const T>> leaves;
+    for (const Offer& offer : shared_.offers) {
+      check(offer.bytes.size() == data.size_bytes(), "all_reduce: ranks disagree about the size");
+      leaves.emplace_back(reinterpret_cast<const T*>(offer.bytes.data()) + begin, count);
+    }
+    T* const sum = reinterpret_cast<T*>(shared_.sum.data());
+    tree_sum(leaves, std::span(sum + begin, count));
+    shared_.rendezvous();
+    std::copy_n(sum, data.size(), data.begin());
+    shared_.rendezvous();
+  }
+
   void require_root(int root) const { check(root >= 0 && root < shared_.size, "root outside the group"); }
 
   /// `read` runs while every rank's bytes lie open.

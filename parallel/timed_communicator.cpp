@@ -29,6 +29,11 @@ void TimedCommunicator::all_reduce(std::span<float> data, Stream stream) {
   inner_.all_reduce(data, stream);
 }
 
+void TimedCommunicator::all_reduce(std::span<BF16> data, Stream stream) {
+  const Timed timed(totals_.all_reduce, data.size_bytes());
+  inner_.all_reduce(data, stream);
+}
+
 void TimedCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) {
   const Timed timed(totals_.all_gather, mine.size());
   inner_.all_gather(mine, all, stream);

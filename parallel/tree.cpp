@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <type_traits>
 
 #include "backend/error.h"
@@ -12,35 +11,28 @@ namespace specdec {
 
 namespace {
 
-constexpr std::size_t kBlock = 16;  // floats that are summed side by side: the widest vector
+constexpr std::size_t kBlock = 16;  // elements that are summed side by side: the widest vector of floats
 
 /// out [kBlock] = the tree over leaves[r][at ..].
-template <int kLeaves>
-void sum_block(std::span<const std::span<const float>> leaves, std::size_t at, float* out) {
-  float partial[kLeaves][kBlock];
+template <int kLeaves, typename T>
+void sum_block(std::span<const std::span<const T>> leaves, std::size_t at, T* out) {
+  std::array<std::array<T, kBlock>, kLeaves> partial;
   for (int r = 0; r < kLeaves; ++r) {
-    std::memcpy(partial[r], leaves[r].data() + at, sizeof partial[r]);
+    std::copy_n(leaves[r].data() + at, kBlock, partial[r].data());
   }
   tree_fold(kLeaves, [&](int into, int from) {
     for (std::size_t i = 0; i < kBlock; ++i) {
-      partial[into][i] += partial[from][i];
+      partial[into][i] = add_in_tree(partial[into][i], partial[from][i]);
     }
   });
-  std::memcpy(out + at, partial[0], sizeof partial[0]);
+  std::copy_n(partial[0].data(), kBlock, out + at);
 }
 
-float sum_one(std::span<const std::span<const float>> leaves, std::size_t at, std::span<float> scratch) {
-  for (std::size_t r = 0; r < leaves.size(); ++r) {
-    scratch[r] = leaves[r][at];
-  }
-  tree_fold(static_cast<int>(leaves.size()), [&](int into, int from) { scratch[into] += scratch[from]; });
-  return scratch[0];
-}
-
-/// Elements [0, result) are done; none when there is no fast way for so many leaves.
-std::size_t sum_blocks(std::span<const std::span<const float>> leaves, std::span<float> out) {
+/// Sums whole blocks; returns the number of elements that are done, none when there is no fast way for so many leaves.
+template <typename T>
+std::size_t sum_blocks(std::span<const std::span<const T>> leaves, std::span<T> out) {
+  const std::size_t end = out.size() / kBlock * kBlock;
   const auto sum_all = [&]<int kLeaves>(std::integral_constant<int, kLeaves>) {
-    const std::size_t end = out.size() / kBlock * kBlock;
     for (std::size_t at = 0; at < end; at += kBlock) {
       sum_block<kLeaves>(leaves, at, out.data());
     }
@@ -68,18 +60,28 @@ std::size_t sum_blocks(std::span<const std::span<const float>> leaves, std::span
   }
 }
 
-}  // namespace
-
-void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out) {
-  std::array<float, kMaxLeaves> scratch;  // NOLINT(cppcoreguidelines-pro-type-member-init): each place is written first
+template <typename T>
+void sum_tree(std::span<const std::span<const T>> leaves, std::span<T> out) {
+  std::array<T, kMaxLeaves> scratch;
   check(!leaves.empty() && leaves.size() <= scratch.size(), "tree_sum: no leaves, or too many");
-  for (const std::span<const float> leaf : leaves) {
+  for (const std::span<const T> leaf : leaves) {
     check(leaf.size() == out.size(), "tree_sum: leaves of different sizes");
   }
   for (std::size_t i = sum_blocks(leaves, out); i < out.size(); ++i) {
-    out[i] = sum_one(leaves, i, scratch);
+    for (std::size_t r = 0; r < leaves.size(); ++r) {
+      scratch[r] = leaves[r][i];
+    }
+    tree_fold(static_cast<int>(leaves.size()),
+              [&](int into, int from) { scratch[into] = add_in_tree(scratch[into], scratch[from]); });
+    out[i] = scratch[0];
   }
 }
+
+}  // namespace
+
+void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out) { sum_tree(leaves, out); }
+
+void tree_sum(std::span<const std::span<const BF16>> leaves, std::span<BF16> out) { sum_tree(leaves, out); }
 
 std::vector<TreeStep> tree_steps(int rank, int ranks) {
   std::vector<TreeStep> steps;

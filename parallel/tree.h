@@ -3,6 +3,8 @@
 #include <span>
 #include <vector>
 
+#include "backend/dtype.h"
+
 /// The one definition of the order in which ranks' (and canonical slices') partial sums are added (docs/numerics.md,
 /// rule 1).
 namespace specdec {
@@ -20,12 +22,20 @@ constexpr void tree_fold(int leaves, Combine&& combine) {
   }
 }
 
+/// One addition of the tree.
+constexpr float add_in_tree(float lower, float upper) { return lower + upper; }
+constexpr BF16 add_in_tree(BF16 lower, BF16 upper) {
+  return {float_to_bf16(bf16_to_float(lower.bits) + bf16_to_float(upper.bits))};
+}
+
 /// Most leaves of tree_sum.
 inline constexpr int kMaxLeaves = 1024;
 
 /// out[i] = tree over ranks r of leaves[r][i]. All spans have the same size; no leaf may overlap `out` unless it is the
-/// same span.
+/// same span. Allocates nothing.
 void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out);
+/// With every addition done in fp32 and rounded to bf16.
+void tree_sum(std::span<const std::span<const BF16>> leaves, std::span<BF16> out);
 
 /// What one rank does at one level of the tree: the ranks of its block of `stride` hold the block's sum and exchange it
 /// with those of the sibling block. A sibling block that is cut short by the number of ranks sends to all; one that is

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace specdec {
+
+/// `host[r]`: the host of rank r of a group, as any number. Pure arithmetic on it: where a group's ranks are.
+
+/// The largest power of two such that every run of so many ranks [0, n), [n, 2n), ... is on one host; not less than the
+/// number of ranks when all are on one.
+int common_run(std::span<const int> host);
+int count_hosts(std::span<const int> host);
+
+/// The transport that `auto` stands for: "self" for one rank, "shm" on one host, "hier" where runs of two ranks or more
+/// are on one host each, else "mpi".
+std::string_view choose_transport(std::span<const int> host);
+
+}  // namespace specdec

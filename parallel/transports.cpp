@@ -1,0 +1,123 @@
+#include "parallel/transports.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "backend/error.h"
+#include "parallel/hier_communicator.h"
+#include "parallel/host_cores.h"
+#include "parallel/host_map.h"
+#include "parallel/mpi_check.h"
+#include "parallel/mpi_communicator.h"
+#include "parallel/self_communicator.h"
+#include "parallel/shared_region.h"
+#include "parallel/shm_communicator.h"
+
+namespace specdec {
+namespace {
+
+/// An MPI communicator that ends with this object.
+class ScopedComm {
+ public:
+  ScopedComm() = default;
+  ~ScopedComm() {
+    if (comm_ != MPI_COMM_NULL) {
+      MPI_Comm_free(&comm_);
+    }
+  }
+  ScopedComm(const ScopedComm&) = delete;
+  ScopedComm& operator=(const ScopedComm&) = delete;
+  MPI_Comm* out() { return &comm_; }
+  MPI_Comm get() const { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// For every rank the lowest rank of its host.
+std::vector<int> hosts_of(MPI_Comm comm, int rank, int size) {
+  ScopedComm host;
+  mpi_check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, host.out()), "MPI_Comm_split_type");
+  int first = rank;
+  mpi_check(MPI_Bcast(&first, 1, MPI_INT, 0, host.get()), "MPI_Bcast");
+  std::vector<int> hosts(size);
+  mpi_check(MPI_Allgather(&first, 1, MPI_INT, hosts.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  return hosts;
+}
+
+std::unique_ptr<Communicator> make_shm(MPI_Comm comm, Progress& progress) {
+  MpiCommunicator bootstrap(MPI_Comm_c2f(comm), MpiReduction::kTree, progress);
+  if (bootstrap.size() == 1) {
+    return std::make_unique<SelfCommunicator>(progress);
+  }
+  const int cores = cores_of(bootstrap);
+  auto region =
+      std::make_shared<SharedRegion>(SharedRegion::across(bootstrap, ShmCommunicator::region_bytes(bootstrap.size())));
+  return std::make_unique<ShmCommunicator>(std::move(region), bootstrap.rank(), bootstrap.size(), progress,
+                                           ShmOptions{.cores = cores, .reduction = {}});
+}
+
+std::unique_ptr<Communicator> make_hier(MPI_Comm comm, int rank, int size, int run, Progress& progress) {
+  ScopedComm local;
+  ScopedComm leaders;
+  const bool leads = rank % run == 0;
+  mpi_check(MPI_Comm_split(comm, rank / run, rank, local.out()), "MPI_Comm_split");
+  mpi_check(MPI_Comm_split(comm, leads ? 0 : MPI_UNDEFINED, rank, leaders.out()), "MPI_Comm_split");
+  std::unique_ptr<Communicator> between;
+  if (leads) {
+    between = std::make_unique<MpiCommunicator>(MPI_Comm_c2f(leaders.get()), MpiReduction::kTree, progress);
+  }
+  return std::make_unique<HierCommunicator>(make_shm(local.get(), progress), std::move(between), rank, size, run);
+}
+
+[[noreturn]] void reject(std::string_view name, const std::string& where, const std::string& expected) {
+  throw_bad_input("parallel.transport: found " + std::string(name) + where + ", expected " + expected);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_communicator(std::string_view name, int handle, Progress& progress) {
+  const MPI_Comm comm = MPI_Comm_f2c(handle);
+  int rank = 0;
+  int size = 1;
+  mpi_check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  mpi_check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  const std::vector<int> hosts = hosts_of(comm, rank, size);
+  const std::string_view transport = name == "auto" ? choose_transport(hosts) : name;
+  const int run = common_run(hosts);
+  const bool one_host = run >= size;
+  if (transport == "self") {
+    if (size > 1) {
+      reject(name, " with " + std::to_string(size) + " ranks",
+             "auto, shm, hier, mpi or mpi-fast (self is for one rank)");
+    }
+    return std::make_unique<SelfCommunicator>(progress);
+  }
+  if (transport == "shm") {
+    if (!one_host) {
+      reject(name, " with ranks on " + std::to_string(count_hosts(hosts)) + " hosts",
+             "auto, hier, mpi or mpi-fast (shm is for one host)");
+    }
+    return make_shm(comm, progress);
+  }
+  if (transport == "hier") {
+    if (size == 1) {
+      return std::make_unique<SelfCommunicator>(progress);
+    }
+    if (run == 1) {
+      reject(name, " where neighbouring ranks are on different hosts", "auto, mpi or mpi-fast");
+    }
+    // On one host the halves of the ranks stand for two hosts, so that the transport can be tried anywhere.
+    return make_hier(comm, rank, size, one_host ? run / 2 : run, progress);
+  }
+  if (transport == "mpi" || transport == "mpi-fast") {
+    return std::make_unique<MpiCommunicator>(handle, transport == "mpi" ? MpiReduction::kTree : MpiReduction::kLibrary,
+                                             progress);
+  }
+  reject(name, "", "auto, self, shm, hier, mpi or mpi-fast");
+}
+
+}  // namespace specdec

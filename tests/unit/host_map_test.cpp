@@ -1,0 +1,33 @@
+#include "parallel/host_map.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace specdec {
+namespace {
+
+using Hosts = std::vector<int>;
+
+TEST(HostMap, RunsAreTheLargestThatNoHostBreaks) {
+  EXPECT_EQ(common_run(Hosts{0}), 1);
+  EXPECT_EQ(common_run(Hosts{0, 0, 0}), 4);
+  EXPECT_EQ(common_run(Hosts{0, 0, 1, 1}), 2);
+  EXPECT_EQ(common_run(Hosts{0, 0, 0, 0, 4}), 4);
+  EXPECT_EQ(common_run(Hosts{0, 0, 0, 3, 3, 3}), 1);
+  EXPECT_EQ(common_run(Hosts{0, 0, 0, 0, 4, 4, 6, 6}), 2);
+  EXPECT_EQ(common_run(Hosts{0, 1, 0, 1}), 1);
+}
+
+TEST(HostMap, AutoTakesTheFastestThatSuits) {
+  EXPECT_EQ(choose_transport(Hosts{0}), "self");
+  EXPECT_EQ(choose_transport(Hosts{0, 0, 0, 0, 0}), "shm");
+  EXPECT_EQ(choose_transport(Hosts{0, 0, 2, 2, 4, 4}), "hier");
+  EXPECT_EQ(choose_transport(Hosts{0, 0, 0, 3, 3, 3}), "mpi");
+  EXPECT_EQ(choose_transport(Hosts{0, 1}), "mpi");
+}
+
+TEST(HostMap, CountsHosts) { EXPECT_EQ(count_hosts(Hosts{0, 1, 0, 1, 4}), 3); }
+
+}  // namespace
+}  // namespace specdec

@@ -1,0 +1,74 @@
+// The shm transport with threads in the place of processes, so that the thread sanitizer sees both sides of every hand-over.
+
+#include "parallel/shm_communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "tests/support/communicator_battery.h"
+
+namespace specdec {
+namespace {
+
+using Way = std::optional<ShmReduction>;
+constexpr int kShared = 1;  // cores: fewer than ranks
+constexpr int kOwn = 64;
+
+class ShmCommunicator : public testing::TestWithParam<std::tuple<int, Way, int>> {
+ protected:
+  /// Runs body(communicator) on a thread a rank. Checks inside must not throw: the other ranks would wait for ever.
+  static void run(const std::function<void(Communicator&)>& body) {
+    const auto [ranks, way, cores] = GetParam();
+    const auto region =
+        std::make_shared<SharedRegion>(SharedRegion::of_this_process(specdec::ShmCommunicator::region_bytes(ranks)));
+    std::vector<std::jthread> threads;
+    for (int r = 0; r < ranks; ++r) {
+      threads.emplace_back([&, r, size = ranks, options = ShmOptions{.cores = cores, .reduction = way}] {
+        Progress progress;
+        specdec::ShmCommunicator group(region, r, size, progress, options);
+        body(group);
+      });
+    }
+  }
+};
+
+constexpr std::size_t kLargest = 1 << 20;  // several pieces
+
+TEST_P(ShmCommunicator, SumsHaveTheBitsOfTheTree) {
+  run([](Communicator& group) { battery::expect_sums(group, kLargest); });
+}
+
+TEST_P(ShmCommunicator, MovesBytes) {
+  run([](Communicator& group) { battery::expect_moves(group, 300'000); });
+}
+
+TEST_P(ShmCommunicator, OperationsInAnyOrder) {
+  run([](Communicator& group) { battery::expect_any_order(group, 600, kLargest); });
+}
+
+std::string name(const testing::TestParamInfo<std::tuple<int, Way, int>>& info) {
+  const auto [ranks, way, cores] = info.param;
+  const std::string by = !way                             ? "any"
+                         : *way == ShmReduction::kCombine ? "combine"
+                         : *way == ShmReduction::kOneShot ? "one_shot"
+                                                          : "two_shot";
+  return "ranks" + std::to_string(ranks) + "_" + by + (cores == kShared ? "_shared_cores" : "_own_cores");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShmCommunicator,
+                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
+                                          testing::Values(Way{ShmReduction::kCombine}, Way{ShmReduction::kOneShot},
+                                                          Way{ShmReduction::kTwoShot}),
+                                          testing::Values(kShared)),
+                         name);
+INSTANTIATE_TEST_SUITE_P(OwnCores, ShmCommunicator,
+                         testing::Combine(testing::Values(2, 3), testing::Values(Way{}), testing::Values(kOwn)), name);
+
+}  // namespace
+}  // namespace specdec
