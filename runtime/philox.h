@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 namespace specdec {
@@ -20,10 +19,7 @@ struct RandomKey {
   Purpose purpose = Purpose::kDraft;
 };
 
-/// Philox4x32-10 (Salmon et al. 2011), as in Random123.
-std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
-
-/// Uniform in [0, 1): a multiple of 2^-53, from the first two words of philox4x32.
+/// Uniform in [0, 1): a multiple of 2^-53, from the first two words of philox4x32 (backend/philox.h).
 double uniform(const RandomKey& key);
 
 }  // namespace specdec

@@ -1,5 +1,7 @@
 #include "runtime/philox.h"
 
+#include "backend/philox.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
