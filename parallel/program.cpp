@@ -8,6 +8,7 @@
 #include <string>
 
 #include "parallel/agree.h"
+#include "parallel/bus_error.h"
 
 namespace specdec {
 namespace {
@@ -58,6 +59,7 @@ void prepare_streams() {
 int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& body) {
   const std::string program = program_name(argc, argv);
   prepare_streams();
+  report_bus_errors();
   try {
     MpiSession session(argc, argv, program);
     try {
@@ -85,6 +87,7 @@ int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& bo
 
 int run_local_program(int argc, char** argv, const std::function<int()>& body) {
   prepare_streams();
+  report_bus_errors();
   try {
     return body();
   } catch (const std::exception& error) {

@@ -6,12 +6,14 @@
 In every case the program ends by itself; what could not be written is an error (exit code 2, one line), never silence.
 """
 
+import fcntl
 import json
 import os
 import resource
 import stat
 import subprocess
 import tempfile
+import time
 
 import job
 
@@ -118,8 +120,37 @@ def fewer_threads_than_asked_for(options):
     refused(run(options, generate(options, "--set", "parallel.threads=256"), memory=1_500_000_000), "threads: found 256")
 
 
+def reader_that_pauses(options):
+    """Rank 0 waits for its reader for longer than the deadline, and rank 1 for rank 0: nobody hangs. mpirun reads what its ranks write, so
+    rank 0 writes to a pipe of ours, made small."""
+    long = ["--set", "decode.max_new_tokens=500", "--set", "parallel.deadline=2"]
+    prompts = [v for k in range(6) for v in ("--prompt", f"def f{k}(x):")]
+    arguments = [v for v in generate(options, *long) if v not in ("--prompt", "def f(x):")] + prompts
+    whole = run(options, arguments).stdout
+    smallest = 4096
+    if len(whole.encode()) < 2 * smallest:
+        raise job.Failed(f"only {len(whole)} bytes of text: they fit into the pipe")
+    with tempfile.TemporaryDirectory() as directory:
+        fifo = os.path.join(directory, "fifo")
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, smallest)
+        rank_0 = ["sh", "-c", 'exec "$0" "$@" > "$FIFO"', options.program, *arguments]
+        command = [options.mpirun, "-n", "1", *rank_0, ":", "-n", "1", options.program, *arguments]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              text=True, env={**os.environ, "FIFO": fifo}) as process:
+            time.sleep(8)
+            paused = process.poll() is None
+            os.set_blocking(reader, True)
+            with os.fdopen(reader, encoding="utf-8") as pipe:
+                text = pipe.read()
+            errors = process.stderr.read()
+        if not paused or process.returncode != 0 or text != whole:
+            raise job.Failed(f"paused {paused}, status {process.returncode}, {len(text)} of {len(whole)} bytes\n{errors}")
+
+
 CASES = {case.__name__: case for case in (
-    full_disk_for_text, full_disk_for_the_rest, closed_streams, unreadable_input, json_is_no_file, fewer_threads_than_asked_for)}
+    full_disk_for_text, full_disk_for_the_rest, closed_streams, unreadable_input, json_is_no_file, fewer_threads_than_asked_for, reader_that_pauses)}
 
 if __name__ == "__main__":
     given = job.parse(__doc__)
