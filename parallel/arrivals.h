@@ -13,6 +13,9 @@ namespace specdec {
 /// the collective, and whoever the collective has released finds all of them.
 class Arrivals {
  public:
+  /// Collectives that are remembered: a rank that is further ahead than this writes over what another still reads.
+  static constexpr std::size_t kRemembered = 64;
+
   static std::size_t region_bytes(int ranks);
 
   /// `region`: zeroed, of region_bytes(size) at least, the same for all ranks and for nobody else.
@@ -26,7 +29,6 @@ class Arrivals {
   std::int64_t last(std::uint64_t number) const;
 
  private:
-  static constexpr std::size_t kRemembered = 64;
   struct Slot {
     std::atomic<std::uint64_t> number;
     std::atomic<std::int64_t> nanoseconds;

@@ -62,13 +62,14 @@ Cost broadcast_cost(LinkAlgorithm algorithm, double bytes, int ranks) {
   return {};
 }
 
-/// A group of `ranks` as nodes of so many ranks each; the last one may be smaller.
+/// The ranks as nodes of so many each; the last one may be smaller.
 struct Nodes {
   int inside;
   int count;
 };
 
-Nodes nodes_of(const Interconnect& interconnect, int ranks) {
+Nodes nodes_of(const Interconnect& interconnect, int group) {
+  const int ranks = interconnect.ranks.value_or(group);
   const int inside = interconnect.node ? std::min(ranks, interconnect.ranks_per_node) : 1;
   return {inside, (ranks + inside - 1) / inside};
 }
@@ -87,12 +88,12 @@ std::string_view name_of(LinkAlgorithm algorithm) {
   return "?";
 }
 
-double Interconnect::all_reduce(std::size_t bytes, int ranks) const {
-  if (ranks == 1) {
+double Interconnect::all_reduce(std::size_t bytes, int group) const {
+  if (group == 1) {
     return 0;
   }
   const auto payload = static_cast<double>(bytes);
-  const Nodes nodes = nodes_of(*this, ranks);
+  const Nodes nodes = nodes_of(*this, group);
   double seconds = 0;
   if (nodes.inside > 1) {
     seconds += nodes.count == 1 ? all_reduce_cost(node->algorithm, payload, nodes.inside).on(*node)
@@ -104,12 +105,12 @@ double Interconnect::all_reduce(std::size_t bytes, int ranks) const {
   return multiplier * (overhead + seconds);
 }
 
-double Interconnect::all_gather(std::size_t bytes, int ranks) const {
-  if (ranks == 1) {
+double Interconnect::all_gather(std::size_t bytes, int group) const {
+  if (group == 1) {
     return 0;
   }
-  const auto whole = static_cast<double>(bytes) * ranks;
-  const Nodes nodes = nodes_of(*this, ranks);
+  const auto whole = static_cast<double>(bytes) * group;
+  const Nodes nodes = nodes_of(*this, group);
   double seconds = 0;
   if (nodes.count > 1) {
     // Each rank gathers its column between the nodes, then the columns are gathered inside.
@@ -121,14 +122,14 @@ double Interconnect::all_gather(std::size_t bytes, int ranks) const {
   return multiplier * (overhead + seconds);
 }
 
-double Interconnect::gather(std::size_t bytes, int ranks) const { return all_gather(bytes, ranks); }
+double Interconnect::gather(std::size_t bytes, int group) const { return all_gather(bytes, group); }
 
-double Interconnect::broadcast(std::size_t bytes, int ranks) const {
-  if (ranks == 1) {
+double Interconnect::broadcast(std::size_t bytes, int group) const {
+  if (group == 1) {
     return 0;
   }
   const auto payload = static_cast<double>(bytes);
-  const Nodes nodes = nodes_of(*this, ranks);
+  const Nodes nodes = nodes_of(*this, group);
   double seconds = 0;
   if (nodes.count > 1) {
     seconds += broadcast_cost(link.algorithm, payload, nodes.count).on(link);
@@ -139,7 +140,7 @@ double Interconnect::broadcast(std::size_t bytes, int ranks) const {
   return multiplier * (overhead + seconds);
 }
 
-double Interconnect::barrier(int ranks) const { return all_reduce(0, ranks); }
+double Interconnect::barrier(int group) const { return all_reduce(0, group); }
 
 double Interconnect::with_jitter(double seconds, std::uint64_t seed, std::uint64_t number) const {
   if (seconds == 0) {

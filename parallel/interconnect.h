@@ -40,17 +40,19 @@ struct Interconnect {
   Link link;                 ///< between nodes; between all ranks when `node` is empty
   std::optional<Link> node;  ///< inside a node of `ranks_per_node`
   int ranks_per_node = 1;    ///< with `node` alone
+  std::optional<int> ranks;  ///< of the described machine: every group of two or more takes its time; none: the group's
   double overhead = 0;       ///< seconds a collective, whatever its size
   double multiplier = 1;     ///< calibration: measured over modelled
   Jitter jitter;
 
   /// Seconds, without jitter. `bytes`: of one rank's payload. With nodes an all-reduce is a reduce-scatter inside each
-  /// node, an all-reduce of the n-th parts between the nodes, and an all-gather inside each node.
-  double all_reduce(std::size_t bytes, int ranks) const;
-  double all_gather(std::size_t bytes, int ranks) const;
-  double gather(std::size_t bytes, int ranks) const;
-  double broadcast(std::size_t bytes, int ranks) const;
-  double barrier(int ranks) const;
+  /// node, an all-reduce of the n-th parts between the nodes, and an all-gather inside each node. `group`: its ranks;
+  /// a group of one rank has nobody to wait for.
+  double all_reduce(std::size_t bytes, int group) const;
+  double all_gather(std::size_t bytes, int group) const;
+  double gather(std::size_t bytes, int group) const;
+  double broadcast(std::size_t bytes, int group) const;
+  double barrier(int group) const;
 
   /// `seconds` as the `number`-th collective of a job with this seed takes them: the same on every rank.
   double with_jitter(double seconds, std::uint64_t seed, std::uint64_t number) const;

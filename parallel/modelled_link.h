@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "parallel/arrivals.h"
 #include "parallel/communicator.h"
@@ -21,15 +23,20 @@ struct ModelledTotals {
 /// last rank that it needs + modelled time), by the clock that all ranks of one host share. Data travel over the real
 /// transport, so the results have its bits; nothing is ever faster than it.
 ///
-/// A broadcast needs its root alone, and the root goes on at once; so does a rank that gives to a gather.
+/// A broadcast needs its root alone, and the root goes on at once; so does a rank that gives to a gather. One rank waits
+/// for nobody, and an empty payload sends no message: both go straight to the inner transport.
 class ModelledLink final : public Communicator {
  public:
   /// `inner`: ranks of one host. `arrivals`: of these ranks, used by nobody else. `cores`: that they may run on together.
-  ModelledLink(Communicator& inner, std::unique_ptr<Arrivals> arrivals, Interconnect interconnect, std::uint64_t seed,
-               int cores);
+  /// `seed` of the jitter, the same on all ranks. Native at first.
+  ModelledLink(Communicator& inner, std::unique_ptr<Arrivals> arrivals, std::uint64_t seed, int cores);
 
-  const Interconnect& interconnect() const { return interconnect_; }
-  /// Running totals on this rank.
+  /// From now on collectives take the time of `interconnect`; none: that of the inner transport, which is then called
+  /// without a detour. Every rank changes to the same one between the same two collectives.
+  void use(std::optional<Interconnect> interconnect) { interconnect_ = std::move(interconnect); }
+  /// Null while native.
+  const Interconnect* interconnect() const { return interconnect_ ? &*interconnect_ : nullptr; }
+  /// Running totals on this rank, native collectives left out; a phase's share is the difference of two readings.
   const ModelledTotals& totals() const { return totals_; }
 
   int rank() const override { return inner_.rank(); }
@@ -45,17 +52,24 @@ class ModelledLink final : public Communicator {
   void report_progress() override { inner_.report_progress(); }
 
  private:
-  void come();
+  bool is_modelled(std::size_t bytes) const { return interconnect_ && size() > 1 && bytes > 0; }
+  /// This rank comes to the next collective. `needs_all`: no rank leaves it before all have come.
+  void come(bool needs_all);
   /// Returns `modelled` seconds after `since`, by the common clock.
   void hold(std::int64_t since, double modelled);
 
   Communicator& inner_;
   std::unique_ptr<Arrivals> arrivals_;
-  Interconnect interconnect_;
+  std::optional<Interconnect> interconnect_;
   std::uint64_t seed_;
   bool own_cores_;
-  std::uint64_t number_ = 0;
+  std::uint64_t number_ = 0;   // of the last modelled collective
+  std::uint64_t meeting_ = 0;  // the last one that needed all
   ModelledTotals totals_;
 };
+
+/// A ModelledLink over `inner`, native at first, with its memory for arrivals. Collective. Throws AgreedError on every rank:
+/// kBadInput where the ranks have no common clock, that is, are on several hosts.
+std::unique_ptr<ModelledLink> make_modelled_link(Communicator& inner, std::uint64_t seed);
 
 }  // namespace specdec

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "backend/error.h"
-#include "models/utf8.h"
 #include "runtime/config_keys.h"
 #include "runtime/config_prompts.h"
+#include "runtime/yaml_map.h"
 
 namespace specdec {
 namespace {
@@ -55,41 +54,12 @@ void assign_map(LoadedConfig& config, const YAML::Node& map, const ConfigPlace& 
   }
 }
 
-std::size_t line_of(std::string_view text, std::size_t offset) {
-  return 1 +
-         static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
-}
-
-void require_text(const std::string& yaml, const std::string& name) {
-  if (const auto nul = yaml.find('\0'); nul != std::string::npos) {
-    throw_bad_input(fmt::format("{}:{}: found a NUL byte, expected YAML text", name, line_of(yaml, nul)));
-  }
-  if (const auto bad = first_invalid_utf8(yaml)) {
-    throw_bad_input(
-        fmt::format("{}:{}: found a byte that is not UTF-8, expected YAML text", name, line_of(yaml, *bad)));
-  }
-}
-
 }  // namespace
 
 LoadedConfig parse_config(const std::string& yaml, const std::string& name, const std::filesystem::path& directory) {
-  require_text(yaml, name);
   const ConfigPlace place{.name = name, .directory = directory};
   LoadedConfig config;
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(yaml);
-    if (documents.size() > 1) {
-      throw_bad_input(fmt::format("{}: found {} YAML documents, expected one", name, documents.size()));
-    }
-    if (documents.empty() || !documents[0].IsMap()) {
-      throw_bad_input(fmt::format("{}: found {}, expected a map of keys", name,
-                                  documents.empty() ? "nothing" : describe(documents[0])));
-    }
-    assign_map(config, documents[0], place);
-  } catch (const YAML::Exception& error) {
-    throw_bad_input(
-        fmt::format("{}:{}: found broken YAML ({}), expected a map of keys", name, error.mark.line + 1, error.msg));
-  }
+  assign_map(config, read_yaml_map(yaml, name), place);
   return config;
 }
 
@@ -104,7 +74,7 @@ void set_key(LoadedConfig& config, std::string_view assignment) {
   }
   const std::string name(assignment.substr(0, equals));
   const std::string value(assignment.substr(equals + 1));
-  require_text(value, "--set " + name);
+  require_yaml_text(value, "--set " + name);
   if (is_section(name)) {
     throw_bad_input(
         fmt::format("--set: '{}' is a section, expected one of its keys, such as {}", name, section_example(name)));

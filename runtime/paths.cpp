@@ -27,6 +27,8 @@ fs::path first_of(const std::vector<fs::path>& places, Is is, const std::string&
   throw_bad_input(fmt::format("{}; looked at {}{}", found, fmt::join(names, ", "), hint));
 }
 
+bool is_file(const fs::path& path, std::error_code& error) { return fs::is_regular_file(path, error); }
+
 std::vector<std::string> configs_in(const std::vector<fs::path>& folders) {
   std::vector<std::string> names;
   std::error_code error;
@@ -49,11 +51,23 @@ fs::path share_directory() {
 
 fs::path find_config(const std::string& name) {
   const std::string found = fmt::format("--config: found no file '{}'", name);
-  const auto is_file = [](const fs::path& path, std::error_code& error) { return fs::is_regular_file(path, error); };
   if (name.find('/') != std::string::npos) return first_of({name}, is_file, found, "");
   const fs::path shared = share_directory() / "configs";
   const auto hint = suggestion(name, configs_in({".", "configs", shared}));
   return first_of({name, fs::path("configs") / name, shared / name}, is_file, found, hint);
+}
+
+fs::path find_interconnect(const std::string& name) {
+  const std::string found = fmt::format("interconnect: found no file '{}'", name);
+  if (name.find('/') != std::string::npos) return first_of({name}, is_file, found, "");
+  const std::string file = name.ends_with(".yaml") ? name : name + ".yaml";
+  const fs::path ours = fs::path("configs") / "interconnects";
+  const fs::path shared = share_directory() / ours;
+  std::vector<std::string> names = configs_in({ours, shared});
+  if (file != name) {
+    for (std::string& candidate : names) candidate = fs::path(candidate).stem().string();
+  }
+  return first_of({file, ours / file, shared / file}, is_file, found, suggestion(name, names));
 }
 
 fs::path find_model(const fs::path& path, const fs::path& config_dir, const std::string& place) {

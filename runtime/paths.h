@@ -13,6 +13,9 @@ std::filesystem::path share_directory();
 /// places that were looked at, and the nearest name found there.
 std::filesystem::path find_config(const std::string& name);
 
+/// The same in `.`, `configs/interconnects/` and the share directory's, with `.yaml` added to a bare name that has none.
+std::filesystem::path find_interconnect(const std::string& name);
+
 /// The directory of a model, absolute. A relative path is looked up in `config_dir` (empty: skipped), the current directory, the
 /// share directory and its assets/. `place` begins the error ("F: target"), which lists the places that were looked at.
 std::filesystem::path find_model(const std::filesystem::path& path, const std::filesystem::path& config_dir,
