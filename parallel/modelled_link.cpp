@@ -1,38 +1,28 @@
 #include "parallel/modelled_link.h"
 
-#include <sched.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <utility>
 
 #include "parallel/common_clock.h"
 #include "parallel/host_cores.h"
 
 namespace specdec {
+
+using enum Alarm::Meanwhile;
+
 namespace {
 
-constexpr std::int64_t kNanosecondsASecond = 1'000'000'000;
-/// A sleep may end so much late, so the rest of a wait is spent looking at the clock.
-constexpr std::int64_t kWakeUp = 60'000;
-
-std::int64_t now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);  // one clock for all processes of a host
-  return time.tv_sec * kNanosecondsASecond + time.tv_nsec;
-}
-
-void sleep_until(std::int64_t nanoseconds) {
-  const timespec until{.tv_sec = nanoseconds / kNanosecondsASecond, .tv_nsec = nanoseconds % kNanosecondsASecond};
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
-  }
-}
+constexpr double kNanosecondsASecond = 1e9;
+// A longer wait tells the watchdog now and then that this rank lives.
+constexpr std::int64_t kQuiet = 100'000'000;
+// Of the modelled time: what a look at the clock and a scheduler at rest may cost.
+constexpr double kTolerance = 0.05;
 
 }  // namespace
 
 ModelledLink::ModelledLink(Communicator& inner, std::unique_ptr<Arrivals> arrivals, std::uint64_t seed, int cores)
-    : inner_(inner), arrivals_(std::move(arrivals)), seed_(seed), own_cores_(inner.size() <= cores) {}
+    : inner_(inner), arrivals_(std::move(arrivals)), seed_(seed), alarm_(inner.size(), cores) {}
 
 void ModelledLink::come(bool needs_all) {
   ++number_;
@@ -42,27 +32,24 @@ void ModelledLink::come(bool needs_all) {
     inner_.barrier();  // roots go on at once: a row of broadcasts must not outrun what is remembered
     meeting_ = number_ - 1;
   }
-  arrivals_->note(number_, now());
+  arrivals_->note(number_, host_nanoseconds());
 }
 
-void ModelledLink::hold(std::int64_t since, double modelled) {
+void ModelledLink::hold(std::int64_t since, double modelled, Alarm::Meanwhile meanwhile) {
   const double seconds = interconnect_->with_jitter(modelled, seed_, number_);
-  const std::int64_t until =
-      since + static_cast<std::int64_t>(std::ceil(seconds * static_cast<double>(kNanosecondsASecond)));
-  std::int64_t time = now();
+  const std::int64_t until = since + static_cast<std::int64_t>(std::ceil(seconds * kNanosecondsASecond));
+  const std::int64_t real = host_nanoseconds();
+  std::int64_t end = real;
+  while (end < until) {
+    inner_.report_progress();
+    end = alarm_.wait(std::min(until, end + kQuiet), meanwhile);
+  }
+  const double over = static_cast<double>(end - until) / kNanosecondsASecond;
   ++totals_.collectives;
-  if (time > until) {
+  totals_.modelled_seconds += seconds;
+  if (real > until || over > kTolerance * seconds) {
     ++totals_.late;
-    totals_.late_seconds += static_cast<double>(time - until) / static_cast<double>(kNanosecondsASecond);
-    return;
-  }
-  if (until - time > 2 * kWakeUp) {
-    sleep_until(until - kWakeUp);
-  }
-  for (time = now(); time < until; time = now()) {
-    if (!own_cores_) {
-      sched_yield();  // the others look at the clock too, or still have work to do
-    }
+    totals_.late_seconds += over;
   }
 }
 
@@ -72,7 +59,7 @@ void ModelledLink::all_reduce(std::span<float> data, Stream stream) {
   }
   come(true);
   inner_.all_reduce(data, stream);
-  hold(arrivals_->last(number_), interconnect_->all_reduce(data.size_bytes(), size()));
+  hold(arrivals_->last(number_), interconnect_->all_reduce(data.size_bytes(), size()), kAllWait);
 }
 
 void ModelledLink::all_reduce(std::span<BF16> data, Stream stream) {
@@ -81,7 +68,7 @@ void ModelledLink::all_reduce(std::span<BF16> data, Stream stream) {
   }
   come(true);
   inner_.all_reduce(data, stream);
-  hold(arrivals_->last(number_), interconnect_->all_reduce(data.size_bytes(), size()));
+  hold(arrivals_->last(number_), interconnect_->all_reduce(data.size_bytes(), size()), kAllWait);
 }
 
 void ModelledLink::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) {
@@ -90,7 +77,7 @@ void ModelledLink::all_gather(std::span<const std::byte> mine, std::span<std::by
   }
   come(true);
   inner_.all_gather(mine, all, stream);
-  hold(arrivals_->last(number_), interconnect_->all_gather(mine.size(), size()));
+  hold(arrivals_->last(number_), interconnect_->all_gather(mine.size(), size()), kAllWait);
 }
 
 void ModelledLink::gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) {
@@ -100,7 +87,7 @@ void ModelledLink::gather(std::span<const std::byte> mine, std::span<std::byte> 
   come(false);
   inner_.gather(mine, all, root, stream);
   if (rank() == root) {
-    hold(arrivals_->last(number_), interconnect_->gather(mine.size(), size()));
+    hold(arrivals_->last(number_), interconnect_->gather(mine.size(), size()), kOthersWork);
   }
 }
 
@@ -111,7 +98,7 @@ void ModelledLink::broadcast(std::span<std::byte> data, int root, Stream stream)
   come(false);
   inner_.broadcast(data, root, stream);
   if (rank() != root) {
-    hold(arrivals_->of(root, number_), interconnect_->broadcast(data.size(), size()));
+    hold(arrivals_->of(root, number_), interconnect_->broadcast(data.size(), size()), kOthersWork);
   }
 }
 
@@ -121,7 +108,7 @@ void ModelledLink::barrier() {
   }
   come(true);
   inner_.barrier();
-  hold(arrivals_->last(number_), interconnect_->barrier(size()));
+  hold(arrivals_->last(number_), interconnect_->barrier(size()), kAllWait);
 }
 
 std::unique_ptr<ModelledLink> make_modelled_link(Communicator& inner, std::uint64_t seed) {

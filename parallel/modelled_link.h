@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "parallel/alarm.h"
 #include "parallel/arrivals.h"
 #include "parallel/communicator.h"
 #include "parallel/interconnect.h"
@@ -15,8 +16,11 @@ namespace specdec {
 /// How a modelled interconnect kept its time.
 struct ModelledTotals {
   std::int64_t collectives = 0;
-  std::int64_t late = 0;    ///< whose real time was longer than the modelled one: they took what they really took
-  double late_seconds = 0;  ///< by how much, in all
+  /// That took longer than modelled: the real collective did, or this rank got no core in time, by more than 5% of the
+  /// modelled time.
+  std::int64_t late = 0;
+  double late_seconds = 0;      ///< by how much, in all
+  double modelled_seconds = 0;  ///< that all of them should have taken
 };
 
 /// Puts a described interconnect on top of a real transport: a collective is done at max(real completion, arrival of the
@@ -56,13 +60,13 @@ class ModelledLink final : public Communicator {
   /// This rank comes to the next collective. `needs_all`: no rank leaves it before all have come.
   void come(bool needs_all);
   /// Returns `modelled` seconds after `since`, by the common clock.
-  void hold(std::int64_t since, double modelled);
+  void hold(std::int64_t since, double modelled, Alarm::Meanwhile meanwhile);
 
   Communicator& inner_;
   std::unique_ptr<Arrivals> arrivals_;
   std::optional<Interconnect> interconnect_;
   std::uint64_t seed_;
-  bool own_cores_;
+  Alarm alarm_;
   std::uint64_t number_ = 0;   // of the last modelled collective
   std::uint64_t meeting_ = 0;  // the last one that needed all
   ModelledTotals totals_;

@@ -1,0 +1,78 @@
+#include "parallel/alarm.h"
+
+#include <sched.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "parallel/backoff.h"
+
+namespace specdec {
+namespace {
+
+constexpr std::int64_t kNanosecondsASecond = 1'000'000'000;
+
+// A wait that is longer begins with a sleep, which ends so much before the moment: more than a wake-up takes on a busy machine.
+constexpr std::int64_t kLong = 1'000'000;
+constexpr std::int64_t kWakeUp = 200'000;
+
+// A yield takes 0.3 us when nobody else wants the core; the last looks come without.
+constexpr std::int64_t kLastLooks = 3'000;
+
+// As for a Waiter: away for longer than the ranks of a job take from each other.
+constexpr std::int64_t kForeignWork = 1'000'000;
+constexpr int kSoberWaits = 64;
+
+void sleep_until(std::int64_t moment) {
+  const timespec time{.tv_sec = moment / kNanosecondsASecond, .tv_nsec = moment % kNanosecondsASecond};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {
+  }
+}
+
+}  // namespace
+
+std::int64_t host_nanoseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * kNanosecondsASecond + time.tv_nsec;
+}
+
+Alarm::Alarm(int ranks, int cores) : own_cores_(ranks <= cores) { Backoff::sharpen_timer(); }
+
+std::int64_t Alarm::wait(std::int64_t until, Meanwhile meanwhile) {
+  const bool sober = sober_waits_ > 0;
+  if (sober) {
+    --sober_waits_;
+  }
+  if (until - host_nanoseconds() > kLong) {
+    sleep_until(until - kWakeUp);
+  }
+  if (own_cores_) {
+    if (!sober) {
+      yield_to(until - kLastLooks);
+    }
+  } else if (sober || meanwhile == Meanwhile::kOthersWork) {
+    sleep_until(until);
+  } else {
+    yield_to(until);
+  }
+  std::int64_t time = host_nanoseconds();
+  while (time < until) {
+    time = host_nanoseconds();
+  }
+  return time;
+}
+
+void Alarm::yield_to(std::int64_t until) {
+  std::int64_t time = host_nanoseconds();
+  while (time < until && sober_waits_ == 0) {
+    sched_yield();
+    const std::int64_t back = host_nanoseconds();
+    if (back - time > kForeignWork) {
+      sober_waits_ = kSoberWaits;
+    }
+    time = back;
+  }
+}
+
+}  // namespace specdec
