@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "backend/error.h"
 #include "runtime/config_keys.h"
 #include "runtime/metrics.h"
 #include "runtime/version.h"
+#include "runtime/whole_file.h"
 
 namespace specdec {
 namespace {
@@ -134,30 +131,7 @@ std::string report_json(const JobRecord& job) {
 }
 
 void write_report_json(const JobRecord& job, const std::filesystem::path& path) {
-  const std::string text = report_json(job);
-  std::error_code error;
-  // The new file takes the old one's name. Root could take a device's, such as /dev/null, and everybody would be without it.
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw_bad_input(
-        fmt::format("--json: found '{}', a directory, device or pipe, expected the name of a file", path.string()));
-  }
-  std::filesystem::path file = std::filesystem::canonical(path, error);  // a link stays one
-  if (error) file = path;
-  std::filesystem::path temporary = file;
-  temporary += ".tmp";  // always the same, so that what a killed run leaves is written over by the next
-  const auto fail = [&](const std::string& why) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw_bad_input(fmt::format("--json: '{}' cannot be written: {}", path.string(), why));
-  };
-  errno = 0;
-  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-  stream << text;
-  stream.close();
-  if (!stream) fail(errno != 0 ? std::strerror(errno) : "unknown reason");
-  std::filesystem::rename(temporary, file, error);
-  if (error) fail(error.message());
+  write_whole_file(path, report_json(job), "--json");
 }
 
 }  // namespace specdec

@@ -21,10 +21,11 @@ static_assert(sizeof(WireHeader) == 24 && sizeof(RoundRow) == 12, "the wire form
 }  // namespace
 
 RoundChannel::RoundChannel(Communicator& control, Progress& progress, std::int64_t max_drafted)
-    : control_(control),
-      progress_(progress),
-      max_drafted_(max_drafted),
-      wire_(sizeof(WireHeader) + static_cast<std::size_t>(max_drafted + 1) * sizeof(RoundRow)) {}
+    : control_(control), progress_(progress), max_drafted_(max_drafted), wire_(message_bytes(max_drafted)) {}
+
+std::size_t RoundChannel::message_bytes(std::int64_t max_drafted) {
+  return sizeof(WireHeader) + static_cast<std::size_t>(max_drafted + 1) * sizeof(RoundRow);
+}
 
 void RoundChannel::exchange(Round& round) {
   progress_.enter_round(++exchanged_);

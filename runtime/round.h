@@ -41,6 +41,8 @@ class RoundChannel {
  public:
   /// `max_drafted`: the largest K of the job, equal on all ranks. Each exchange is noted in `progress`.
   RoundChannel(Communicator& control, Progress& progress, std::int64_t max_drafted);
+  /// Of the message, where the largest K is `max_drafted`.
+  static std::size_t message_bytes(std::int64_t max_drafted);
 
   /// On rank 0 sends `round`; on the others overwrites it with what rank 0 sent.
   void exchange(Round& round);

@@ -1,0 +1,64 @@
+#include "parallel/all_reduce_bench.h"
+
+#include <chrono>
+
+#include "parallel/crafted_payload.h"
+
+namespace specdec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// This rank's account of one contender.
+struct Tally {
+  std::vector<double> seconds;
+  std::int64_t wrong = 0;
+  std::int64_t late = 0;
+};
+
+}  // namespace
+
+template <typename T>
+std::vector<AllReduceFigures> bench_all_reduce(Communicator& control, std::span<const Contender> contenders,
+                                               std::size_t elements, const BenchEffort& effort,
+                                               const std::function<bool()>& stop) {
+  const CraftedPayload<T> payload(control.rank(), control.size());
+  std::vector<T> data(elements);
+  std::uint64_t number = 0;
+  std::vector<Tally> tallies(contenders.size());
+  const auto run = [&](std::size_t contender, int runs, bool timed) {
+    Communicator& group = *contenders[contender].group;
+    Tally& tally = tallies[contender];
+    const std::int64_t late = contenders[contender].late_so_far();
+    for (int i = 0; i < runs; ++i) {
+      payload.fill(data, ++number);
+      control.barrier();
+      const Clock::time_point begin = Clock::now();
+      group.all_reduce(std::span(data), Stream{});
+      const Clock::time_point end = Clock::now();
+      tally.wrong += static_cast<std::int64_t>(payload.count_wrong(data, number));
+      if (timed) {
+        tally.seconds.push_back(std::chrono::duration<double>(end - begin).count());
+      }
+    }
+    tally.late += timed ? contenders[contender].late_so_far() - late : 0;
+  };
+  if (!take_turns(control, contenders.size(), effort, run, stop)) {
+    return {};
+  }
+  std::vector<AllReduceFigures> figures;
+  for (const Tally& tally : tallies) {
+    figures.push_back({.iterations = static_cast<int>(tally.seconds.size()),
+                       .seconds = summarise(maximum_over_ranks(control, tally.seconds)),
+                       .wrong = sum_over_ranks(control, tally.wrong),
+                       .late = maximum_over_ranks(control, tally.late)});
+  }
+  return figures;
+}
+
+template std::vector<AllReduceFigures> bench_all_reduce<float>(Communicator&, std::span<const Contender>, std::size_t,
+                                                               const BenchEffort&, const std::function<bool()>&);
+template std::vector<AllReduceFigures> bench_all_reduce<BF16>(Communicator&, std::span<const Contender>, std::size_t,
+                                                              const BenchEffort&, const std::function<bool()>&);
+
+}  // namespace specdec

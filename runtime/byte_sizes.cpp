@@ -1,0 +1,113 @@
+#include "runtime/byte_sizes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "backend/error.h"
+#include "runtime/config_keys.h"
+
+namespace specdec {
+namespace {
+
+constexpr std::size_t kKilo = 1024;
+constexpr std::size_t kLargest = std::size_t{1} << 32;
+constexpr std::string_view kSizes = "bytes from 1 to 4G, such as 4096, 16K, 1K,1M or 1K..64M";
+
+[[noreturn]] void reject_sizes(std::string_view flag, std::string_view found) {
+  throw_bad_input(fmt::format("{}: found '{}', expected {}", flag, found, kSizes));
+}
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    parts.push_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::optional<std::uint64_t> parse_digits(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::size_t parse_size(std::string_view text, std::string_view flag) {
+  std::string_view digits = text;
+  std::size_t unit = 1;
+  if (!text.empty()) {
+    const std::size_t power = std::string_view("KkMmGg").find(text.back());
+    if (power != std::string_view::npos) {
+      for (std::size_t i = 0; i <= power / 2; ++i) unit *= kKilo;
+      digits.remove_suffix(1);
+    }
+  }
+  const std::optional<std::uint64_t> value = parse_digits(digits);
+  if (!value || *value < 1 || *value > kLargest / unit) reject_sizes(flag, text);
+  return *value * unit;
+}
+
+}  // namespace
+
+std::vector<std::size_t> parse_byte_sizes(std::string_view text, std::string_view flag) {
+  std::vector<std::size_t> sizes;
+  for (const std::string_view part : split(text)) {
+    const std::size_t dots = part.find("..");
+    if (dots == std::string_view::npos) {
+      sizes.push_back(parse_size(part, flag));
+      continue;
+    }
+    const std::size_t last = parse_size(part.substr(dots + 2), flag);
+    const std::size_t first = parse_size(part.substr(0, dots), flag);
+    if (first > last) {
+      throw_bad_input(fmt::format("{}: found '{}', expected the smaller size first", flag, part));
+    }
+    for (std::size_t size = first; size <= last; size *= 2) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::vector<std::int64_t> parse_counts(std::string_view text, std::int64_t limit, std::string_view flag) {
+  std::vector<std::int64_t> counts;
+  for (const std::string_view part : split(text)) {
+    const std::optional<std::uint64_t> value = parse_digits(part);
+    if (!value || *value < 1 || *value > static_cast<std::uint64_t>(limit)) {
+      throw_bad_input(fmt::format("{}: found '{}', expected whole numbers from 1 to {} with commas between them", flag,
+                                  part, limit));
+    }
+    counts.push_back(static_cast<std::int64_t>(*value));
+  }
+  return counts;
+}
+
+std::vector<std::string> parse_words(std::string_view text, const std::vector<std::string>& known,
+                                     std::string_view flag) {
+  std::vector<std::string> words;
+  for (const std::string_view part : split(text)) {
+    if (std::ranges::find(known, part) == known.end()) {
+      throw_bad_input(fmt::format("{}: found '{}', expected some of {}{}", flag, part, fmt::join(known, ","),
+                                  suggestion(part, known)));
+    }
+    if (std::ranges::find(words, part) == words.end()) words.emplace_back(part);
+  }
+  return words;
+}
+
+std::string format_bytes(std::size_t bytes) {
+  constexpr std::array<const char*, 4> kUnits = {"B", "KiB", "MiB", "GiB"};
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes != 0 && bytes % kKilo == 0) {
+    bytes /= kKilo;
+    ++unit;
+  }
+  return fmt::format("{} {}", bytes, kUnits[unit]);
+}
+
+}  // namespace specdec
