@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 #include "backend/error.h"
 #include "runtime/byte_sizes.h"
@@ -94,6 +95,9 @@ void interpret(const CLI::App& app, const Flags& flags, BenchCommand& command) {
   const auto exclude = [&](bool both, const char* a, const char* b) {
     if (both) throw_bad_input(fmt::format("command line: found both {} and {}, expected one of them", a, b));
   };
+  // NaN is inside every range.
+  if (std::isnan(command.effort.seconds)) throw_bad_input("--seconds: found nan, expected seconds from 0.001 to 3600");
+  if (std::isnan(command.deadline)) throw_bad_input("--deadline: found nan, expected seconds from 0.1 to 86400");
   exclude(by_tokens && app.count("--bytes") > 0, "--d-model", "--bytes");
   exclude(decode && by_tokens, "--decode", "--d-model");
   exclude(decode && app.count("--bytes") > 0, "--decode", "--bytes");
