@@ -11,6 +11,7 @@
 #include "runtime/cli.h"
 #include "runtime/config_load.h"
 #include "runtime/job.h"
+#include "runtime/job_trace.h"
 #include "runtime/journal.h"
 #include "runtime/journal_file.h"
 #include "runtime/report.h"
@@ -84,7 +85,7 @@ class LastWords {
 };
 
 /// Rank 0's part of the job. However it ends, the report on disk says so.
-int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command) {
+int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command, JobTrace* trace) {
   RunJournal journal(config, job.machine(session.hosts()));
   std::optional<JournalFile> file;
   if (!command.json.empty()) {
@@ -99,6 +100,9 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
     const bool by_user = failure.cause == FailureCause::kInterrupted;
     close(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
+    if (trace != nullptr) {
+      trace->write_alone(failure.message);
+    }
   });
   bool complete = false;
   try {
@@ -117,6 +121,14 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   return complete ? 0 : kEndedBySignal + session.watchdog().interrupted();
 }
 
+void finish(JobTrace& trace, const std::string& program, const std::string& status,
+            const std::vector<Communicator*>& groups) {
+  const std::string note = trace.finish(status, groups);
+  if (!note.empty()) {
+    std::fprintf(stderr, "%s: note: %s\n", program.c_str(), note.c_str());
+  }
+}
+
 int run(MpiSession& session, int argc, char** argv) {
   const std::unique_ptr<Communicator> control = session.world("auto");
   const CommandLine command = agree(*control, [&] { return parse_command_line(argc, argv); });
@@ -132,12 +144,29 @@ int run(MpiSession& session, int argc, char** argv) {
   session.watchdog().set_deadline(config.parallel.deadline);
 
   const std::unique_ptr<Communicator> target_group = session.split(config.parallel.transport, 0);
-  Job job(config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; });
-  if (session.rank() != 0) {
-    job.follow();
-    return 0;
+  std::optional<JobTrace> trace;
+  if (!command.trace.empty()) {
+    trace.emplace(command.trace, session.program(), session.host(), *control);
   }
-  return lead(job, session, config, command);
+  Job job(
+      config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; },
+      trace ? &trace->tracer() : nullptr);
+  int code = 0;
+  if (session.rank() == 0) {
+    code = lead(job, session, config, command, trace ? &*trace : nullptr);
+  } else {
+    const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
+      if (trace) {
+        trace->write_alone(failure.message);
+      }
+    });
+    job.follow();
+  }
+  if (trace) {
+    finish(*trace, session.program(), code == 0 ? "ok" : "interrupted by a signal",
+           {control.get(), target_group.get()});
+  }
+  return code;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -21,7 +22,9 @@
 #include "models/transformer.h"
 #include "parallel/agree.h"
 #include "parallel/program.h"
+#include "parallel/timed_communicator.h"
 #include "runtime/agree_isa.h"
+#include "runtime/job_trace.h"
 #include "runtime/npy.h"
 #include "runtime/paths.h"
 #include "runtime/stdout_text.h"
@@ -45,6 +48,7 @@ struct Options {
   std::filesystem::path text;
   std::filesystem::path ids;
   std::filesystem::path logits;
+  std::string trace;
   std::string dtype = "bf16";
   std::string backend = "cpu";
   std::string isa = "auto";
@@ -63,6 +67,8 @@ Options parse(int argc, char** argv) {
   input->add_option("--ids", options.ids, "Token ids with white space between them");
   input->require_option(1);
   app.add_option("--logits", options.logits, "Write all logits, float32 [tokens, vocabulary], as .npy");
+  app.add_option("--trace", options.trace, "Write what every rank did when, as a timeline for Perfetto")
+      ->type_name("DIR");
   app.add_option("--dtype", options.dtype, "Type of the packed weights")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
@@ -184,6 +190,13 @@ int run(MpiSession& session, int argc, char** argv) {
   const Isa isa = agree_on_isa(*world, options.isa, "--isa");
   const bool gather = !options.logits.empty();
 
+  std::optional<JobTrace> trace;
+  if (!options.trace.empty()) {
+    trace.emplace(options.trace, session.program(), session.host(), *world);
+  }
+  Tracer* const tracer = trace ? &trace->tracer() : nullptr;
+  TimedCommunicator group(*world, tracer);
+
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<Transformer> model;
@@ -192,8 +205,9 @@ int run(MpiSession& session, int argc, char** argv) {
     backend = make_backend({.name = options.backend, .isa = isa, .threads = options.threads});
     checkpoint = std::make_unique<Checkpoint>(options.model);
     model = std::make_unique<Transformer>(
-        config, *checkpoint, *backend, *world,
-        TransformerOptions{.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16, .max_rows = kBlockRows});
+        config, *checkpoint, *backend, group,
+        TransformerOptions{
+            .dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16, .max_rows = kBlockRows, .tracer = tracer});
     if (gather && root) {
       logits_file.emplace(options.logits, static_cast<std::int64_t>(tokens.size()), config.vocabulary);
     }
@@ -212,6 +226,9 @@ int run(MpiSession& session, int argc, char** argv) {
       result += fmt::format("perplexity      {:.4f}\n", std::exp(-log_likelihood / static_cast<double>(predicted)));
     }
     write_text(result);
+  }
+  if (trace) {
+    trace->finish("ok", std::array<Communicator*, 1>{world.get()});
   }
   return 0;
 }

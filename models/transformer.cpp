@@ -10,8 +10,15 @@
 namespace specdec {
 namespace {
 
+constexpr TraceKind kEmbed{.name = "embed", .value = "rows"};
+constexpr TraceKind kLayer{.name = "layer", .value = "layer", .numbered = true};
+constexpr TraceKind kAttention{.name = "attention", .value = "rows"};
+constexpr TraceKind kMlp{.name = "mlp", .value = "rows"};
+constexpr TraceKind kHead{.name = "head", .value = "rows"};
+
 /// A residual branch: hidden += sublayer(norm(hidden)).
 struct Branch {
+  const TraceKind& kind;
   Norm norm;
   std::unique_ptr<Sublayer> sublayer;
 };
@@ -23,11 +30,11 @@ Block make_block(const SublayerContext& context, const LayerWeights& weights, st
     return Norm(context.backend, config.norm, config.norm_eps, values);
   };
   Block block;
-  block.push_back({norm(weights.attention_norm), std::make_unique<SelfAttention>(context, weights, layer)});
+  block.push_back({kAttention, norm(weights.attention_norm), std::make_unique<SelfAttention>(context, weights, layer)});
   if (config.mlp == MlpKind::kSwiGlu) {
-    block.push_back({norm(weights.mlp_norm), std::make_unique<SwiGluMlp>(context, weights)});
+    block.push_back({kMlp, norm(weights.mlp_norm), std::make_unique<SwiGluMlp>(context, weights)});
   } else {
-    block.push_back({norm(weights.mlp_norm), std::make_unique<GeluMlp>(context, weights)});
+    block.push_back({kMlp, norm(weights.mlp_norm), std::make_unique<GeluMlp>(context, weights)});
   }
   return block;
 }
@@ -165,7 +172,9 @@ void Transformer::run_layers(Range layers, Rows hidden, const RowChain& chain, K
   const Rows normed = state_->normed.rows(hidden.rows);
   const Rows out = state_->branch.rows(hidden.rows);
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    const Span layer_span(options_.tracer, kLayer, layer);
     for (const Branch& branch : state_->blocks[layer]) {
+      const Span branch_span(options_.tracer, branch.kind, hidden.rows);
       branch.norm.forward(hidden, normed, stream);
       branch.sublayer->forward(normed, chain, cache, out, stream);
       backend_.add(hidden, out, stream);
@@ -174,6 +183,7 @@ void Transformer::run_layers(Range layers, Rows hidden, const RowChain& chain, K
 }
 
 void Transformer::embed(const PassRows& rows, Rows hidden, Stream stream) {
+  const Span span(options_.tracer, kEmbed, hidden.rows);
   const std::int64_t d = config_.d_model;
   for (std::int64_t r = 0; r < hidden.rows; ++r) {
     const Token token = rows.tokens[r];
@@ -196,6 +206,7 @@ void Transformer::embed(const PassRows& rows, Rows hidden, Stream stream) {
 /// Logits of hidden rows, after the final norm.
 ConstRows Transformer::score(ConstRows hidden, Stream stream) {
   check(hidden.rows <= options_.max_rows, "Transformer: logits of more rows than max_rows");
+  const Span span(options_.tracer, kHead, hidden.rows);
   const Rows normed = state_->normed.rows(hidden.rows);
   const Rows logits = state_->logits.rows(hidden.rows);
   state_->final_norm.forward(hidden, normed, stream);

@@ -12,6 +12,7 @@
 #include "parallel/communicator.h"
 #include "parallel/head.h"
 #include "parallel/shard_plan.h"
+#include "parallel/tracer.h"
 
 namespace specdec {
 
@@ -29,6 +30,7 @@ struct TransformerOptions {
   DType dtype = DType::kBF16;      ///< of packed weights
   std::int64_t max_rows = 16;      ///< rows of a pass with LogitRows::kAll, K + 1 when scoring
   std::int64_t prefill_rows = 64;  ///< rows of a prefill block
+  Tracer* tracer = nullptr;        ///< sees layers and head; outlives the transformer
 };
 
 /// A decoder-only transformer, cut over the ranks of one group (`self` for a draft on one rank). One class for all

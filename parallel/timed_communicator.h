@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "parallel/communicator.h"
+#include "parallel/tracer.h"
 
 namespace specdec {
 
@@ -25,11 +26,13 @@ struct CollectiveTotals {
   }
 };
 
-/// Counts and times the operations of another communicator: two readings of the clock a call. On a CPU only, where a
-/// call that returns is done.
+/// Counts and times the operations of another communicator, and shows them to a tracer: two readings of the clock a call, for both. On a
+/// CPU only, where a call that returns is done.
 class TimedCommunicator final : public Communicator {
  public:
-  explicit TimedCommunicator(Communicator& inner) : inner_(inner) {}
+  /// `group` numbers the communicators of one tracer, alike on all ranks.
+  explicit TimedCommunicator(Communicator& inner, Tracer* tracer = nullptr, std::int32_t group = 0)
+      : inner_(inner), tracer_(tracer), group_(group) {}
 
   /// Running totals; a phase's share is the difference of two readings.
   const CollectiveTotals& totals() const { return totals_; }
@@ -47,7 +50,11 @@ class TimedCommunicator final : public Communicator {
   void report_progress() override { inner_.report_progress(); }
 
  private:
+  class Call;
+
   Communicator& inner_;
+  Tracer* tracer_;
+  std::int32_t group_;
   CollectiveTotals totals_;
 };
 

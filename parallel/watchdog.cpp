@@ -303,6 +303,12 @@ void Watchdog::obey(int exit_code) {
   if (leader()) {
     report(describe({.rank = rank_, .cause = FailureCause::kSilent}));
   } else {
+    report({.cause = FailureCause::kError,
+            .rank = 0,
+            .host = hosts_[0],
+            .progress = watched_[0].progress,
+            .exit_code = exit_code,
+            .message = "rank 0 has ended the job"});
     std::this_thread::sleep_for(kLeaderFirst);
   }
   _exit(exit_code);

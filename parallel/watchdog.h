@@ -42,8 +42,8 @@ class Watchdog {
 
   /// Seconds without progress of an awaited rank, or without a sign of life of any, after which the job ends.
   void set_deadline(double seconds) { deadline_.store(seconds, std::memory_order_relaxed); }
-  /// Called on rank 0, on the watchdog's thread, after the line on stderr and before the process ends: the last chance
-  /// to write results. It has about half a second. Null takes it back; when this returns, the former one is not running
+  /// Called on the watchdog's thread before the process ends, on rank 0 after the line on stderr, on the others when rank 0 has ended the
+  /// job: the last chance to write results. It has about half a second. Null takes it back; when this returns, the former one is not running
   /// and will not.
   void set_on_failure(std::function<void(const Failure&)> callback);
   /// The number of the signal by which the user asked for the end (SIGINT, SIGTERM), else 0. On rank 0; to be read once

@@ -70,6 +70,7 @@ Prompt make_prompt(const PromptArgument& argument) {
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine command;
   std::string json;
+  std::string trace;
   bool quiet = false;
   bool no_stream = false;
   bool print_keys = false;
@@ -87,6 +88,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--draft", command.draft, "Directory of the draft model; '' for none")->type_name("DIR");
   add_prompt_flags(app, command);
   app.add_option("--json", json, "Write the report as JSON (docs/report.schema.json)")->type_name("OUT");
+  app.add_option("--trace", trace, "Write what every rank did when, as a timeline for Perfetto (docs/tracing.md)")
+      ->type_name("DIR");
   app.add_flag("--no-stream", no_stream, "No text on standard output");
   app.add_flag("--quiet", quiet, "No report on standard error");
   app.add_flag("--print-keys", print_keys, "Print all config keys as a Markdown page and exit");
@@ -106,7 +109,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (print_keys && !command.print) command.print = configuration_page();
   if (command.print && command.print->ends_with('\n')) command.print->pop_back();
   if (json.empty() && app.count("--json") > 0) throw_bad_input("--json: found nothing, expected the name of a file");
+  if (trace.empty() && app.count("--trace") > 0)
+    throw_bad_input("--trace: found nothing, expected the name of a directory");
   command.json = json;
+  command.trace = trace;
   command.stream = !no_stream;
   command.report = !quiet;
   return command;

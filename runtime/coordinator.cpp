@@ -8,16 +8,29 @@
 #include "runtime/text_stream.h"
 
 namespace specdec {
+namespace {
+
+constexpr TraceKind kPrompt{.name = "prompt", .value = "sequence", .numbered = true};
+constexpr TraceKind kRound{.name = "round", .value = "round", .numbered = true};
+constexpr TraceKind kDraft{.name = "draft", .value = "tokens"};
+constexpr TraceKind kSend{.name = "broadcast", .value = "tokens"};
+constexpr TraceKind kReceive{.name = "wait for round"};
+constexpr TraceKind kEmit{.name = "emit", .value = "tokens"};
+constexpr TraceKind kAccepted{.name = "accepted", .value = "tokens", .lane = TraceLane::kCounter};
+constexpr TraceKind kTokens{.name = "tokens", .value = "emitted", .lane = TraceLane::kCounter};
+
+}  // namespace
 
 Coordinator::Coordinator(Scorer& scorer, RoundChannel& channel, Drafter* drafter, DraftLength& draft_length,
-                         const Tokenizer* tokenizer, EndRules rules, std::function<bool()> interrupted)
+                         const Tokenizer* tokenizer, EndRules rules, std::function<bool()> interrupted, Tracer* tracer)
     : scorer_(scorer),
       channel_(channel),
       drafter_(drafter),
       draft_length_(draft_length),
       tokenizer_(tokenizer),
       rules_(std::move(rules)),
-      interrupted_(std::move(interrupted)) {}
+      interrupted_(std::move(interrupted)),
+      tracer_(tracer) {}
 
 /// One prompt on its way.
 class Coordinator::Sequence {
@@ -85,21 +98,21 @@ class Coordinator::Sequence {
 
   void run_round(OutputSink& sink) {
     LoopRecord loop;
-    const double start = now_seconds();
+    TimedSpan whole(owner_.tracer_, kRound);
+    TimedSpan draft(owner_.tracer_, kDraft);
     const auto [k, limited] = choose_k();
     DraftBlock& block = owner_.block_;
     block.clear();
     if (k > 0) {
       owner_.drafter_->propose(owner_.round_.number, history_, k, block);
     }
-    const double drafted = now_seconds();
+    loop.draft = draft.end(k);
+    TimedSpan send(owner_.tracer_, kSend);
     fill_rows(block);
     owner_.channel_.exchange(owner_.round_);
-    const double sent = now_seconds();
+    loop.broadcast = send.end(k);
     const Verdict verdict = owner_.scorer_.score(owner_.round_, block);
 
-    loop.draft = drafted - start;
-    loop.broadcast = sent - drafted;
     loop.score_compute = owner_.scorer_.last_times().compute;
     loop.score_all_reduce = owner_.scorer_.last_times().all_reduce;
     loop.decide = owner_.scorer_.last_times().decide;
@@ -107,9 +120,13 @@ class Coordinator::Sequence {
     loop.reached = verdict.reached;
     loop.accepted = verdict.accepted;
     loop.beta_sum = verdict.beta_sum;
+    TimedSpan emit(owner_.tracer_, kEmit);
     accept(verdict, block, loop);
+    emit.end(loop.emitted);
     loop.cut = limited || loop.emitted < verdict.accepted + 1;
-    loop.total = now_seconds() - start;
+    loop.total = whole.end(owner_.round_.number);
+    count(owner_.tracer_, kAccepted, verdict.accepted);
+    count(owner_.tracer_, kTokens, owner_.emitted_ += loop.emitted);
 
     owner_.draft_length_.observe({.drafted = k, .reached = verdict.reached, .accepted = verdict.accepted});
     sink.append(std::span(history_).last(static_cast<std::size_t>(loop.emitted)), round_text_, loop);
@@ -157,6 +174,7 @@ class Coordinator::Sequence {
 
 bool Coordinator::generate(std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids,
                            OutputSink& sink) {
+  const Span span(tracer_, kPrompt, sequence);
   sink.begin_output(prompt, prompt_ids);
   return Sequence(*this, sequence, prompt_ids).run(sink) != "interrupted";
 }
@@ -167,12 +185,15 @@ void end_job(RoundChannel& channel) {
   channel.exchange(round);
 }
 
-void run_worker(Scorer& scorer, RoundChannel& channel) {
+void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer) {
   Round round;
   const DraftBlock no_draft;
   std::vector<Token> prompt;
   while (true) {
+    TimedSpan whole(tracer, kRound);
+    TimedSpan receive(tracer, kReceive);
     channel.exchange(round);
+    receive.end();
     switch (round.action) {
       case RoundAction::kBegin:
         prompt.resize(static_cast<std::size_t>(round.count));
@@ -181,6 +202,7 @@ void run_worker(Scorer& scorer, RoundChannel& channel) {
         break;
       case RoundAction::kScore:
         scorer.score(round, no_draft);
+        whole.end(round.number);
         break;
       case RoundAction::kEnd:
         return;

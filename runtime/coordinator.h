@@ -42,7 +42,7 @@ class Coordinator {
   /// `drafter` may be null: then K is 0 in every round. `tokenizer` may be null: then text is ids.
   /// `interrupted` is asked once a round.
   Coordinator(Scorer& scorer, RoundChannel& channel, Drafter* drafter, DraftLength& draft_length,
-              const Tokenizer* tokenizer, EndRules rules, std::function<bool()> interrupted);
+              const Tokenizer* tokenizer, EndRules rules, std::function<bool()> interrupted, Tracer* tracer = nullptr);
 
   /// Continues one prompt (at least one token, fewer than the context). Returns false when the job was interrupted meanwhile.
   bool generate(std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids, OutputSink& sink);
@@ -57,14 +57,16 @@ class Coordinator {
   const Tokenizer* tokenizer_;
   EndRules rules_;
   std::function<bool()> interrupted_;
+  Tracer* tracer_;
   Round round_;
   DraftBlock block_;
+  std::int64_t emitted_ = 0;  ///< in all sequences
 };
 
 /// Tells the workers that the job is over. On rank 0.
 void end_job(RoundChannel& channel);
 
 /// Every other rank of the target group: follows the rounds that rank 0 sends until the job is over.
-void run_worker(Scorer& scorer, RoundChannel& channel);
+void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer = nullptr);
 
 }  // namespace specdec

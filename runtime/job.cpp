@@ -12,12 +12,21 @@
 
 namespace specdec {
 
+namespace {
+
+constexpr TraceKind kLoad{.name = "load"};
+constexpr TraceKind kWarmUp{.name = "warm up"};
+constexpr TraceKind kAutoregressive{.name = name_of(Method::kAutoregressive)};
+constexpr TraceKind kSpeculative{.name = name_of(Method::kSpeculative)};
+
+}  // namespace
+
 /// The draft model, on rank 0 alone.
 struct Job::Draft {
-  Draft(const RunConfig& config, Backend& backend, const TransformerOptions& options)
+  Draft(const RunConfig& config, Backend& backend, const TransformerOptions& options, Tracer* tracer)
       : checkpoint(config.draft),
         model(load_model_config(config.draft), checkpoint, backend, self, options),
-        drafter(model, config.decode.sampling, config.decode.seed) {}
+        drafter(model, config.decode.sampling, config.decode.seed, 1, tracer) {}
 
   SelfCommunicator self;
   Checkpoint checkpoint;
@@ -39,12 +48,14 @@ class NoSink final : public OutputSink {
 }  // namespace
 
 Job::Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
-         std::function<bool()> interrupted)
+         std::function<bool()> interrupted, Tracer* tracer)
     : config_(config),
-      world_(world),
-      target_group_(target_group),
+      tracer_(tracer),
+      world_(world, tracer, 0),
+      target_group_(target_group, tracer, 1),
       interrupted_(std::move(interrupted)),
-      channel_(world, progress, config.decode.k) {
+      channel_(world_, progress, config.decode.k) {
+  const Span span(tracer_, kLoad);
   const Isa isa = agree_on_isa(world_, config_.parallel.isa, "parallel.isa");
   agree(world_, [&] {
     backend_ =
@@ -56,7 +67,7 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
   });
   decision_ = std::make_unique<Decision>(target_->head(), target_group.rank() == 0, config_.decode.sampling, verifier_,
                                          config_.decode.seed);
-  scorer_ = std::make_unique<Scorer>(*target_, target_group_, *decision_);
+  scorer_ = std::make_unique<Scorer>(*target_, target_group_, *decision_, tracer_);
 }
 
 Job::~Job() = default;
@@ -77,8 +88,9 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
 
 void Job::load() {
   checkpoint_ = std::make_unique<Checkpoint>(config_.target);
-  target_ = std::make_unique<Transformer>(load_model_config(config_.target), *checkpoint_, *backend_, target_group_,
-                                          TransformerOptions{.dtype = config_.dtype, .max_rows = config_.decode.k + 1});
+  target_ = std::make_unique<Transformer>(
+      load_model_config(config_.target), *checkpoint_, *backend_, target_group_,
+      TransformerOptions{.dtype = config_.dtype, .max_rows = config_.decode.k + 1, .tracer = tracer_});
 }
 
 void Job::load_draft_and_prompts() {
@@ -86,7 +98,8 @@ void Job::load_draft_and_prompts() {
     tokenizer_ = load_tokenizer(config_.target);
   }
   if (!config_.draft.empty()) {
-    draft_ = std::make_unique<Draft>(config_, *backend_, TransformerOptions{.dtype = config_.dtype, .max_rows = 2});
+    draft_ =
+        std::make_unique<Draft>(config_, *backend_, TransformerOptions{.dtype = config_.dtype, .max_rows = 2}, tracer_);
     const std::int64_t of_target = target_->config().vocabulary;
     const std::int64_t of_draft = draft_->model.config().vocabulary;
     if (of_target != of_draft) {
@@ -142,9 +155,10 @@ EndRules Job::end_rules() const {
 }
 
 bool Job::generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink) {
+  const Span span(tracer_, method == Method::kSpeculative ? kSpeculative : kAutoregressive);
   Drafter* const drafter = method == Method::kSpeculative && draft_ ? &draft_->drafter : nullptr;
   FixedDraftLength length(config_.decode.k);
-  Coordinator coordinator(*scorer_, channel_, drafter, length, tokenizer_.get(), rules, interrupted_);
+  Coordinator coordinator(*scorer_, channel_, drafter, length, tokenizer_.get(), rules, interrupted_, tracer_);
   return coordinator.generate(static_cast<std::uint32_t>(index), prompts_[index].text, prompts_[index].ids, sink);
 }
 
@@ -153,6 +167,7 @@ bool Job::generate(Method method, std::size_t index, OutputSink& sink) {
 }
 
 void Job::warm_up() {
+  const Span span(tracer_, kWarmUp);
   constexpr std::int64_t kTokens = 8;
   EndRules rules = end_rules();
   rules.max_new_tokens = std::min(rules.max_new_tokens, kTokens);
@@ -164,6 +179,6 @@ void Job::warm_up() {
 
 void Job::end() { end_job(channel_); }
 
-void Job::follow() { run_worker(*scorer_, channel_); }
+void Job::follow() { run_worker(*scorer_, channel_, tracer_); }
 
 }  // namespace specdec

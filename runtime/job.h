@@ -33,9 +33,9 @@ struct EncodedPrompt {
 class Job {
  public:
   /// `world`: all ranks, for control messages; `target_group`: the ranks that the target is cut over, with the same rank 0.
-  /// `interrupted` is asked once a round on rank 0.
+  /// `interrupted` is asked once a round on rank 0. `tracer` sees `world` as group 0 and `target_group` as group 1.
   Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
-      std::function<bool()> interrupted);
+      std::function<bool()> interrupted, Tracer* tracer = nullptr);
   ~Job();
 
   /// On rank 0 the prompts as ids; empty elsewhere.
@@ -61,7 +61,8 @@ class Job {
   bool generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink);
 
   const RunConfig config_;
-  Communicator& world_;
+  Tracer* tracer_;
+  TimedCommunicator world_;
   TimedCommunicator target_group_;
   std::function<bool()> interrupted_;
   std::unique_ptr<Backend> backend_;

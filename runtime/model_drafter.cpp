@@ -6,13 +6,22 @@
 #include "backend/error.h"
 
 namespace specdec {
+namespace {
 
-ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level)
+constexpr TraceKind kDraftPrefill{.name = "draft prefill", .value = "tokens"};
+constexpr TraceKind kDraftPass{.name = "draft pass", .value = "rows"};
+constexpr TraceKind kDraftChoose{.name = "draft choose"};
+
+}  // namespace
+
+ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level,
+                           Tracer* tracer)
     : model_(model),
       cache_(model.make_cache()),
       sampler_(sampling),
       seed_(seed),
       level_(level),
+      tracer_(tracer),
       logits_(static_cast<std::size_t>(model.config().vocabulary)) {}
 
 std::int64_t ModelDrafter::room(std::int64_t history_size) const {
@@ -26,11 +35,13 @@ void ModelDrafter::begin(std::uint32_t sequence, std::span<const Token> prompt) 
   pending_.clear();
   const auto context = static_cast<std::int64_t>(prompt.size()) - 1;
   if (context > 0 && context <= cache_.capacity()) {
+    const Span span(tracer_, kDraftPrefill, context);
     model_.prefill(prompt.first(static_cast<std::size_t>(context)), cache_, Stream{});
   }
 }
 
 ConstRows ModelDrafter::feed(std::span<const Token> tokens) {
+  const Span span(tracer_, kDraftPass, static_cast<std::int64_t>(tokens.size()));
   const auto count = static_cast<std::int32_t>(tokens.size());
   const auto first = static_cast<std::int32_t>(cache_.committed() + cache_.pending());
   position_.clear();
@@ -44,6 +55,7 @@ ConstRows ModelDrafter::feed(std::span<const Token> tokens) {
 }
 
 void ModelDrafter::choose(ConstRows logits, const RandomKey& key, DraftBlock& block) {
+  const Span span(tracer_, kDraftChoose);
   const std::size_t vocabulary = logits_.size();
   Token token = 0;
   if (sampler_.params().greedy()) {

@@ -13,7 +13,8 @@ namespace specdec {
 class ModelDrafter final : public Drafter {
  public:
   /// `level` keys its random numbers: 1 drafts for the target, 2 for that draft.
-  ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level = 1);
+  ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level = 1,
+               Tracer* tracer = nullptr);
 
   void begin(std::uint32_t sequence, std::span<const Token> prompt) override;
   void propose(std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) override;
@@ -29,6 +30,7 @@ class ModelDrafter final : public Drafter {
   Sampler sampler_;
   std::uint64_t seed_;
   std::uint8_t level_;
+  Tracer* tracer_;
   std::uint32_t sequence_ = 0;
   std::vector<Token> pending_;  ///< tokens of the cache's pending rows
   std::vector<std::int32_t> position_;

@@ -1,13 +1,20 @@
 #include "runtime/scorer.h"
 
-#include "runtime/clock.h"
-
 namespace specdec {
+namespace {
 
-Scorer::Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision)
-    : target_(target), group_(group), decision_(decision), cache_(target.make_cache()) {}
+constexpr TraceKind kPrefill{.name = "prefill", .value = "tokens"};
+constexpr TraceKind kCommit{.name = "commit", .value = "rows"};
+constexpr TraceKind kScore{.name = "score", .value = "rows"};
+constexpr TraceKind kDecide{.name = "decide", .value = "rows"};
+
+}  // namespace
+
+Scorer::Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision, Tracer* tracer)
+    : target_(target), group_(group), decision_(decision), tracer_(tracer), cache_(target.make_cache()) {}
 
 void Scorer::begin(std::span<const Token> prompt) {
+  const Span span(tracer_, kPrefill, static_cast<std::int64_t>(prompt.size()) - 1);
   cache_.clear();
   if (prompt.size() > 1) {
     target_.prefill(prompt.first(prompt.size() - 1), cache_, Stream{});
@@ -15,7 +22,7 @@ void Scorer::begin(std::span<const Token> prompt) {
 }
 
 Verdict Scorer::score(const Round& round, const DraftBlock& draft) {
-  cache_.commit_prefix(round.kept);
+  commit(round.kept);
   const std::int64_t position = cache_.committed();
   tokens_.clear();
   position_.clear();
@@ -28,17 +35,24 @@ Verdict Scorer::score(const Round& round, const DraftBlock& draft) {
   }
 
   const double all_reduce_before = group_.totals().all_reduce.seconds;
-  const double start = now_seconds();
+  const auto rows = static_cast<std::int64_t>(round.rows.size());
+  TimedSpan score(tracer_, kScore);
   const ConstRows logits = target_.forward({tokens_, position_, parent_}, cache_, LogitRows::kAll, Stream{});
-  const double scored = now_seconds();
+  const double pass = score.end(rows);
+  TimedSpan decide(tracer_, kDecide);
   times_.all_reduce = group_.totals().all_reduce.seconds - all_reduce_before;
-  times_.compute = scored - start - times_.all_reduce;
+  times_.compute = pass - times_.all_reduce;
   if (observer_) {
     observer_(position, logits);
   }
   const Verdict verdict = decision_.decide(logits, round, position, draft);
-  times_.decide = now_seconds() - scored;
+  times_.decide = decide.end(rows);
   return verdict;
+}
+
+void Scorer::commit(std::int64_t rows) {
+  const Span span(tracer_, kCommit, rows);
+  cache_.commit_prefix(rows);
 }
 
 }  // namespace specdec

@@ -26,7 +26,7 @@ class Scorer {
   using Observer = std::function<void(std::int64_t position, ConstRows logits)>;
 
   /// `group` is the communicator that `target` was made with.
-  Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision);
+  Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision, Tracer* tracer = nullptr);
 
   /// A new sequence: all of the prompt but its last token goes into the cache; the last one is row 0 of the first round.
   void begin(std::span<const Token> prompt);
@@ -37,9 +37,12 @@ class Scorer {
   void observe(Observer observer) { observer_ = std::move(observer); }
 
  private:
+  void commit(std::int64_t rows);
+
   Transformer& target_;
   const TimedCommunicator& group_;
   Decision& decision_;
+  Tracer* tracer_;
   KvCache cache_;
   Observer observer_;
   ScoreTimes times_;
