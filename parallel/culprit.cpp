@@ -73,4 +73,13 @@ std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double de
   return std::nullopt;
 }
 
+std::vector<int> odd_ranks(std::span<const int> disagreeing, int ranks) {
+  const bool rank_0_with_itself = std::ranges::find(disagreeing, 0) != disagreeing.end();
+  const bool rank_0_with_all = ranks > 2 && static_cast<int>(disagreeing.size()) == ranks - 1;
+  if (rank_0_with_itself || rank_0_with_all) {
+    return {0};
+  }
+  return {disagreeing.begin(), disagreeing.end()};
+}
+
 }  // namespace specdec

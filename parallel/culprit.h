@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "parallel/progress.h"
 
@@ -23,6 +24,7 @@ enum class FailureCause : std::uint8_t {
   kStalled,      ///< its watchdog answers, but its work does not go on and others wait for it
   kInterrupted,  ///< the user asked for the end, and the program did not end by itself
   kError,        ///< it threw an error that the others do not know of
+  kDisagrees,    ///< it does not hold what the others hold
 };
 
 struct Culprit {
@@ -35,5 +37,9 @@ struct Culprit {
 /// than that. A rank that has said that it is leaving is never the culprit. Ties go to the lowest rank. A pure
 /// function.
 std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double deadline);
+
+/// Of `ranks` ranks those in `disagreeing`, not empty, have found that what rank 0 sent is not what they hold. Who is to blame: they, unless
+/// rank 0 disagrees with itself or with all of several others.
+std::vector<int> odd_ranks(std::span<const int> disagreeing, int ranks);
 
 }  // namespace specdec

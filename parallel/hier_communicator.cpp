@@ -9,8 +9,13 @@
 namespace specdec {
 
 HierCommunicator::HierCommunicator(std::unique_ptr<Communicator> local, std::unique_ptr<Communicator> leaders, int rank,
-                                   int size, int block)
-    : local_(std::move(local)), leaders_(std::move(leaders)), rank_(rank), size_(size), block_(block) {
+                                   int size, int block, Progress& progress)
+    : local_(std::move(local)),
+      leaders_(std::move(leaders)),
+      rank_(rank),
+      size_(size),
+      block_(block),
+      progress_(progress) {
   check(std::has_single_bit(static_cast<unsigned>(block)) && (leaders_ != nullptr) == (rank % block == 0) &&
             local_->rank() == rank % block && local_->size() == std::min(block, size - rank / block * block),
         "hier: a run of ranks is no whole subtree");
@@ -18,6 +23,7 @@ HierCommunicator::HierCommunicator(std::unique_ptr<Communicator> local, std::uni
 
 template <typename T>
 void HierCommunicator::reduce(std::span<T> data, Stream stream) {
+  const InCollective guard(progress_);
   local_->all_reduce(data, stream);
   if (leaders_ != nullptr) {
     leaders_->all_reduce(data, stream);
@@ -36,6 +42,7 @@ std::span<const std::byte> HierCommunicator::gather_run(std::span<const std::byt
 
 void HierCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) {
   check(all.size() == mine.size() * size_, "all_gather: `all` must hold size() * mine.size() bytes");
+  const InCollective guard(progress_);
   const std::span<const std::byte> run = gather_run(mine, stream);
   if (leaders_ != nullptr) {
     runs_.resize(run.size() * leaders_->size());
@@ -48,6 +55,7 @@ void HierCommunicator::all_gather(std::span<const std::byte> mine, std::span<std
 void HierCommunicator::gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) {
   check(root >= 0 && root < size_, "gather: root outside the group");
   check(rank_ != root || all.size() == mine.size() * size_, "gather: `all` must hold size() * mine.size() bytes");
+  const InCollective guard(progress_);
   const std::span<const std::byte> run = gather_run(mine, stream);
   const int root_run = root / block_;
   const bool with_root = rank_ / block_ == root_run;
@@ -65,6 +73,7 @@ void HierCommunicator::gather(std::span<const std::byte> mine, std::span<std::by
 
 void HierCommunicator::broadcast(std::span<std::byte> data, int root, Stream stream) {
   check(root >= 0 && root < size_, "broadcast: root outside the group");
+  const InCollective guard(progress_);
   if (rank_ / block_ == root / block_ && root % block_ != 0) {
     local_->broadcast(data, root % block_, stream);
   }
@@ -75,6 +84,7 @@ void HierCommunicator::broadcast(std::span<std::byte> data, int root, Stream str
 }
 
 void HierCommunicator::barrier() {
+  const InCollective guard(progress_);
   local_->barrier();
   if (leaders_ != nullptr) {
     leaders_->barrier();

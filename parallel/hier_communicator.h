@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/communicator.h"
+#include "parallel/progress.h"
 
 namespace specdec {
 
@@ -14,9 +15,9 @@ namespace specdec {
 class HierCommunicator final : public Communicator {
  public:
   /// `local`: the ranks of this rank's run. `leaders`: one rank a run, in order; null on all but the first ranks of the
-  /// runs.
+  /// runs. `progress` must outlive it.
   HierCommunicator(std::unique_ptr<Communicator> local, std::unique_ptr<Communicator> leaders, int rank, int size,
-                   int block);
+                   int block, Progress& progress);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -41,6 +42,7 @@ class HierCommunicator final : public Communicator {
   int rank_;
   int size_;
   int block_;
+  Progress& progress_;
   std::vector<std::byte> run_;   // scratch
   std::vector<std::byte> runs_;  // scratch
 };

@@ -93,6 +93,7 @@ int MpiSession::world_handle() const { return MPI_Comm_c2f(MPI_COMM_WORLD); }
 std::unique_ptr<Communicator> MpiSession::world(std::string_view transport) { return split(transport, 0); }
 
 std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int color) {
+  const InCollective guard(progress_);
   MPI_Comm part = MPI_COMM_NULL;
   const auto host = std::ranges::find(hosts_, hosts_[rank_]) - hosts_.begin();
   const int key = static_cast<int>(host) * size_ + rank_;

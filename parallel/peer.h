@@ -14,6 +14,7 @@ namespace specdec {
 enum class MessageKind : std::uint32_t {
   kHeartbeat,  ///< this rank lives; here is its progress
   kError,      ///< worker to rank 0: this rank has thrown; end the job
+  kDisagrees,  ///< the same, because it does not hold what rank 0 holds
   kVerdict,    ///< rank 0 to the workers: the job ends, and rank 0 has said why
 };
 

@@ -9,6 +9,7 @@
 
 #include "parallel/agree.h"
 #include "parallel/bus_error.h"
+#include "parallel/disagreement.h"
 
 namespace specdec {
 namespace {
@@ -70,6 +71,8 @@ int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& bo
         print(program, ending);
       }
       return exit_code(ending.kind);
+    } catch (const Disagreement& error) {
+      session.watchdog().disagree(error.what());
     } catch (const std::exception& error) {
       const Ending ending = describe(error);
       if (session.size() > 1) {

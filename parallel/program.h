@@ -10,6 +10,7 @@ namespace specdec {
 /// on this rank, or the exit code of the error that it threw (backend/error.h), after one line `PROGRAM: error:
 /// MESSAGE` on stderr:
 ///  - an AgreedError was thrown by every rank: rank 0 prints it and all ranks leave in order;
+///  - a Disagreement was thrown by this rank: all ranks are heard, then the job ends, naming the odd one;
 ///  - any other exception was perhaps thrown by this rank alone: the job ends at once, and the other ranks do not wait
 ///  for it.
 /// A reader of the output that leaves does not end the job: SIGPIPE is ignored. Standard streams that are closed are opened on /dev/null:

@@ -28,11 +28,19 @@ class Progress {
     round_.store(round, std::memory_order_relaxed);
     tick();
   }
+  /// Only the outermost counts: a collective that is made of others is made of more of them on some ranks, and the numbers of all ranks
+  /// must be comparable.
   void enter_collective() {
-    bump(collective_);
-    set(RankState::kWaiting);
+    if (depth_++ == 0) {
+      bump(collective_);
+      set(RankState::kWaiting);
+    }
   }
-  void leave_collective() { set(RankState::kComputing); }
+  void leave_collective() {
+    if (--depth_ == 0) {
+      set(RankState::kComputing);
+    }
+  }
   /// This rank has done its part: from now on nobody's wait is its fault.
   void leave() { set(RankState::kLeaving); }
 
@@ -54,6 +62,7 @@ class Progress {
   std::atomic<std::uint64_t> round_{0};
   std::atomic<std::uint64_t> collective_{0};
   std::atomic<RankState> state_{RankState::kComputing};
+  int depth_ = 0;  // of the writing thread alone
 };
 
 /// Marks the rank as waiting inside a collective for the watchdog, also when the collective throws.

@@ -70,7 +70,8 @@ std::unique_ptr<Communicator> make_hier(MPI_Comm comm, int rank, int size, int r
   if (leads) {
     between = std::make_unique<MpiCommunicator>(MPI_Comm_c2f(leaders.get()), MpiReduction::kTree, progress);
   }
-  return std::make_unique<HierCommunicator>(make_shm(local.get(), progress), std::move(between), rank, size, run);
+  return std::make_unique<HierCommunicator>(make_shm(local.get(), progress), std::move(between), rank, size, run,
+                                            progress);
 }
 
 [[noreturn]] void reject(std::string_view name, const std::string& where, const std::string& expected) {
@@ -80,6 +81,7 @@ std::unique_ptr<Communicator> make_hier(MPI_Comm comm, int rank, int size, int r
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(std::string_view name, int handle, Progress& progress) {
+  const InCollective guard(progress);
   const MPI_Comm comm = MPI_Comm_f2c(handle);
   int rank = 0;
   int size = 1;

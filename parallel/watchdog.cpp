@@ -1,6 +1,7 @@
 #include "parallel/watchdog.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@ constexpr milliseconds kInterruptGrace{700};
 constexpr milliseconds kLeaderFirst{300};
 /// After an error that a rank has thrown because another one failed, how long the other's death may take to show.
 constexpr milliseconds kErrorGrace{200};
+/// After one rank has found that it differs from rank 0, how long the others may take to compare.
+constexpr milliseconds kCompareGrace{2000};
 /// How long a worker that has thrown waits for rank 0 to end the job.
 constexpr milliseconds kLeaderAnswers{5000};
 /// A callback that hangs must not keep the job: SIGALRM kills the process then.
@@ -82,11 +85,17 @@ void Watchdog::set_on_failure(std::function<void(const Failure&)> callback) {
   on_failure_ = std::move(callback);
 }
 
-void Watchdog::fail(ErrorKind kind, const std::string& message) {
+void Watchdog::fail(ErrorKind kind, const std::string& message) { raise_error(FailureCause::kError, kind, message); }
+
+void Watchdog::disagree(const std::string& message) {
+  raise_error(FailureCause::kDisagrees, ErrorKind::kPeerFailed, message);
+}
+
+void Watchdog::raise_error(FailureCause cause, ErrorKind kind, const std::string& message) {
   std::fflush(nullptr);  // the end comes by _exit
   {
     const std::scoped_lock lock(mutex_);
-    own_error_ = Failure{.cause = FailureCause::kError,
+    own_error_ = Failure{.cause = cause,
                          .rank = rank_,
                          .host = hosts_[rank_],
                          .progress = progress_.snapshot(),
@@ -100,6 +109,7 @@ void Watchdog::fail(ErrorKind kind, const std::string& message) {
 }
 
 void Watchdog::run(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "watchdog");  // for whoever looks at the process from outside
   while (!stop.stop_requested()) {
     wait_for_events();
     skip_suspension();
@@ -177,30 +187,46 @@ void Watchdog::take_message(Watched& from, const Message& message) {
   if (message.kind == MessageKind::kVerdict) {
     obey(message.exit_code);
   }
-  if (leader() && message.kind == MessageKind::kError && !error_) {
-    const std::string text = message.text.data();
-    // Bad input is the user's to mend, whichever rank has met it; any other error is looked for on the rank that threw
-    // it.
-    const bool bad_input = message.exit_code == exit_code(ErrorKind::kBadInput);
-    error_ = {Failure{.cause = FailureCause::kError,
-                      .rank = from.rank,
-                      .host = hosts_[from.rank],
-                      .progress = from.progress,
-                      .exit_code = message.exit_code,
-                      .message = bad_input ? text : "rank " + std::to_string(from.rank) + ": " + text},
-              now_};
+  if (leader() && (message.kind == MessageKind::kError || message.kind == MessageKind::kDisagrees)) {
+    take_error(from, message);
   }
   if (leader() && message.signal != 0) {
     note_signal(message.signal);
   }
 }
 
+void Watchdog::take_error(Watched& from, const Message& message) {
+  const bool disagrees = message.kind == MessageKind::kDisagrees;
+  from.disagrees = from.disagrees || disagrees;
+  if (error_) {
+    return;
+  }
+  const std::string text = message.text.data();
+  // Bad input is the user's to mend, whichever rank has met it; any other error is looked for on the rank that threw it. A disagreement
+  // gets its words when all have compared.
+  const bool bare = disagrees || message.exit_code == exit_code(ErrorKind::kBadInput);
+  error_ = {Failure{.cause = disagrees ? FailureCause::kDisagrees : FailureCause::kError,
+                    .rank = from.rank,
+                    .host = hosts_[from.rank],
+                    .progress = from.progress,
+                    .exit_code = message.exit_code,
+                    .message = bare ? text : "rank " + std::to_string(from.rank) + ": " + text},
+            now_};
+}
+
 void Watchdog::take_own_error() {
   const std::scoped_lock lock(mutex_);
-  if (own_error_ && !error_) {
+  if (!own_error_) {
+    return;
+  }
+  const bool disagrees = own_error_->cause == FailureCause::kDisagrees;
+  if (leader()) {
+    watched_.front().disagrees = disagrees;
+  }
+  if (!error_) {
     error_ = {*own_error_, now_};
     if (!leader()) {
-      tell(MessageKind::kError, own_error_->exit_code, own_error_->message);
+      tell(disagrees ? MessageKind::kDisagrees : MessageKind::kError, own_error_->exit_code, own_error_->message);
     }
   }
 }
@@ -247,14 +273,57 @@ void Watchdog::judge() {
     end(describe(*found));
   }
   if (error_) {
-    const bool caused_by_a_peer = error_->failure.exit_code == exit_code(ErrorKind::kPeerFailed);
-    const milliseconds grace = !leader() ? kLeaderAnswers : caused_by_a_peer ? kErrorGrace : milliseconds(0);
-    if (now_ - error_->since >= grace) {
-      end(error_->failure);
-    }
+    judge_error();
   } else if (signal_ != 0) {
     judge_signal();
   }
+}
+
+void Watchdog::judge_error() {
+  const Failure& failure = error_->failure;
+  const auto age = now_ - error_->since;
+  if (!leader()) {
+    if (age >= kLeaderAnswers) {
+      end(failure);
+    }
+  } else if (failure.cause == FailureCause::kDisagrees) {
+    if (all_have_compared() || age >= kCompareGrace) {
+      end(describe_disagreement());
+    }
+  } else if (failure.exit_code != exit_code(ErrorKind::kPeerFailed) || age >= kErrorGrace) {
+    end(failure);
+  }
+}
+
+/// A rank that agrees goes on to the collective after the one that brought the news to the rank that does not.
+bool Watchdog::all_have_compared() const {
+  const std::uint64_t compared = error_->failure.progress.collective;
+  return std::ranges::all_of(
+      watched_, [&](const Watched& w) { return w.disagrees || w.lost || w.progress.collective > compared; });
+}
+
+Failure Watchdog::describe_disagreement() const {
+  std::vector<int> disagreeing;
+  for (const Watched& watched : watched_) {
+    if (watched.disagrees) {
+      disagreeing.push_back(watched.rank);
+    }
+  }
+  const std::vector<int> odd = odd_ranks(disagreeing, static_cast<int>(watched_.size()));
+  std::string who;
+  for (const int rank : odd) {
+    who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank) + " on " + hosts_[rank];
+  }
+  const std::string verb = odd.size() > 1 ? " disagree" : " disagrees";
+  const std::string with = odd.front() != 0           ? " with rank 0: "
+                           : disagreeing.front() == 0 ? " with its own round: "
+                                                      : " with all other ranks: for them ";
+  Failure failure = error_->failure;
+  failure.rank = odd.front();
+  failure.host = hosts_[failure.rank];
+  failure.progress = watched_[failure.rank].progress;
+  failure.message = who + verb + with + error_->failure.message;
+  return failure;
 }
 
 /// Reached only while no death shows. A worker leaves the decision to rank 0, which hears of the signal with the

@@ -51,6 +51,9 @@ class Watchdog {
   int interrupted() const { return interrupted_.load(std::memory_order_relaxed); }
   /// Ends the job because this rank has thrown. Does not return.
   [[noreturn]] void fail(ErrorKind kind, const std::string& message);
+  /// Ends the job because this rank does not hold what rank 0 holds; `message` says in what they differ. Rank 0 hears all ranks before it
+  /// says who is the odd one.
+  [[noreturn]] void disagree(const std::string& message);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -63,6 +66,7 @@ class Watchdog {
     Clock::time_point heard;
     Clock::time_point advanced;
     std::optional<Clock::time_point> lost;
+    bool disagrees = false;
   };
   struct PendingError {
     Failure failure;
@@ -75,13 +79,18 @@ class Watchdog {
   void skip_suspension();
   void read_signals();
   void read_peers();
+  [[noreturn]] void raise_error(FailureCause cause, ErrorKind kind, const std::string& message);
   void take_message(Watched& from, const Message& message);
+  void take_error(Watched& from, const Message& message);
   void update(Watched& watched, const ProgressRecord& progress);
   void note_signal(int signal);
   void take_own_error();
   void beat();
   void judge();
+  void judge_error();
   void judge_signal();
+  bool all_have_compared() const;
+  Failure describe_disagreement() const;
   std::optional<Culprit> culprit() const;
   Failure describe(const Culprit& culprit) const;
   void tell(MessageKind kind, int exit_code, const std::string& text);

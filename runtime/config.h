@@ -40,6 +40,7 @@ struct RunConfig {
     std::string transport = "auto";  ///< "auto", "self", "mpi", "mpi-fast"
     std::int64_t threads = 1;        ///< compute threads a rank
     double deadline = 30.0;          ///< seconds without progress of an awaited rank
+    bool agreement = true;           ///< compare the ranks once a round
     std::string isa = "auto";        ///< "auto", "scalar", "avx2", "avx512", "avx512_bf16": at most this one
   } parallel;
 

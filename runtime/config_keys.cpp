@@ -221,16 +221,24 @@ std::vector<ConfigKey> make_keys() {
   keys.back().default_text = "true with a draft, unless decode.method is autoregressive";
   keys.push_back(prompt_list());
 
-  keys.push_back(word("parallel.transport", {"auto", "self", "mpi", "mpi-fast"},
-                      "How ranks talk: `mpi` sums in a fixed tree (same bits for every rank count), `mpi-fast` in "
-                      "MPI's own order; `auto` is `self` for one rank, else `mpi`.",
-                      [](RunConfig& c) -> std::string& { return c.parallel.transport; }));
+  keys.push_back(
+      word("parallel.transport", {"auto", "self", "shm", "hier", "mpi", "mpi-fast"},
+           "How ranks talk: `shm` over shared memory, `mpi` over MPI, `hier` over shared memory inside hosts "
+           "and MPI between them, all with the same bits; `mpi-fast` sums in MPI's own order. `auto`: `self` "
+           "for one rank, `shm` on one host, `hier` where neighbouring ranks share hosts in twos, fours, "
+           "..., else `mpi`.",
+           [](RunConfig& c) -> std::string& { return c.parallel.transport; }));
   keys.push_back(integer("parallel.threads", int64_t{1}, int64_t{256}, "Compute threads a rank.",
                          [](RunConfig& c) -> int64_t& { return c.parallel.threads; }));
   keys.push_back(number(
       "parallel.deadline", "a number of seconds from 0.1 to 86400", [](double v) { return v >= 0.1 && v <= 86400; },
       "Seconds without progress of an awaited rank after which the job ends.",
       [](RunConfig& c) -> double& { return c.parallel.deadline; }));
+  keys.push_back(
+      boolean("parallel.agreement",
+              "Compare token history, cache and configuration of all ranks once a round, and end the job where "
+              "they differ.",
+              [](RunConfig& c) -> bool& { return c.parallel.agreement; }));
   keys.push_back(word("parallel.isa", {"auto", "scalar", "avx2", "avx512", "avx512_bf16"},
                       "At most this instruction set; all ranks use the weakest of theirs.",
                       [](RunConfig& c) -> std::string& { return c.parallel.isa; }));

@@ -75,6 +75,7 @@ class Coordinator::Sequence {
     round.kept = 0;
     round.count = static_cast<std::int32_t>(history_.size());
     round.rows.clear();
+    round.fingerprint.configuration = owner_.scorer_.agreement().configuration();
     owner_.channel_.exchange(round);
     owner_.channel_.exchange_prompt(history_);
     owner_.scorer_.begin(history_);
@@ -141,6 +142,12 @@ class Coordinator::Sequence {
     for (std::size_t i = 0; i < block.tokens.size(); ++i) {
       rows.push_back({.token = block.tokens[i], .parent = block.parent[i] + 1, .q = block.q[i]});
     }
+    // All that stands is in the caches, but for the last token, which is row 0.
+    for (; cached_ + 1 < history_.size(); ++cached_) {
+      cached_hash_.add(static_cast<std::uint64_t>(history_[cached_]));
+    }
+    owner_.round_.fingerprint.history = cached_hash_.value();
+    owner_.round_.fingerprint.cached = static_cast<std::int64_t>(cached_);
   }
 
   /// Takes the tokens that stand, one by one, until one of them ends the text.
@@ -166,6 +173,8 @@ class Coordinator::Sequence {
   std::uint32_t sequence_;
   TextStream text_;
   std::vector<Token> history_;  ///< prompt and all tokens that stand
+  RunningHash cached_hash_;     ///< of the first cached_ tokens of history_
+  std::size_t cached_ = 0;
   std::string round_text_;
   std::int64_t remaining_ = 0;  ///< tokens that may still come
   std::string limit_reason_;
@@ -194,6 +203,9 @@ void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer) {
     TimedSpan receive(tracer, kReceive);
     channel.exchange(round);
     receive.end();
+    if (round.action != RoundAction::kScore) {  // a scorer checks by itself what it scores
+      scorer.agreement().check_round(round);
+    }
     switch (round.action) {
       case RoundAction::kBegin:
         prompt.resize(static_cast<std::size_t>(round.count));

@@ -64,7 +64,7 @@ Verdict Decision::decide_by_rows(ConstRows logits, const Round& round, std::int6
   logit_rows_.resize(round.rows.size() * vocabulary);
   head_.gather_rows(logits, logit_rows_, Stream{});
   if (!is_root_) {
-    return {};
+    return {.decided = false};
   }
   p_rows_.resize(logit_rows_.size());
   const auto warped_row = [&](std::size_t row) {

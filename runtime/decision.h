@@ -18,6 +18,7 @@ struct Verdict {
   std::int64_t reached = 0;   ///< drafted positions that were tried: min(K, accepted + 1)
   double beta_sum = 0;        ///< sum over the reached positions of min(1, p/q)
   Token next = 0;             ///< the token that was resampled or added; on rank 0 only
+  bool decided = true;        ///< false on ranks that leave the decision to rank 0: nothing else here is set then
 };
 
 /// Turns the logits of a scored round into a verdict, letting as little travel as the sampling and the verifier allow

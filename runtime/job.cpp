@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/error.h"
 #include "backend/factory.h"
 #include "parallel/agree.h"
 #include "runtime/agree_isa.h"
+#include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
 
 namespace specdec {
@@ -67,7 +69,11 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
   });
   decision_ = std::make_unique<Decision>(target_->head(), target_group.rank() == 0, config_.decode.sampling, verifier_,
                                          config_.decode.seed);
-  scorer_ = std::make_unique<Scorer>(*target_, target_group_, *decision_, tracer_);
+  std::optional<std::uint64_t> configuration;
+  if (config_.parallel.agreement) {
+    configuration = configuration_hash(config_, target_->config(), *checkpoint_, name_of(isa), world_.size());
+  }
+  scorer_ = std::make_unique<Scorer>(*target_, target_group_, *decision_, configuration, tracer_);
 }
 
 Job::~Job() = default;

@@ -1,9 +1,11 @@
 #include "runtime/round.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "backend/error.h"
+#include "parallel/disagreement.h"
 
 namespace specdec {
 namespace {
@@ -15,10 +17,25 @@ struct WireHeader {
   std::int32_t kept;
   std::int32_t count;
   std::int32_t rows;
+  Fingerprint fingerprint;
 };
-static_assert(sizeof(WireHeader) == 24 && sizeof(RoundRow) == 12, "the wire format has no padding");
+static_assert(sizeof(WireHeader) == 56 && sizeof(RoundRow) == 12, "the wire format has no padding");
+
+std::uint64_t pair_of(std::uint32_t low, std::uint32_t high) { return low | std::uint64_t{high} << 32; }
 
 }  // namespace
+
+std::uint64_t hash_of(const Round& round) {
+  RunningHash hash;
+  hash.add(pair_of(static_cast<std::uint32_t>(round.action), round.sequence));
+  hash.add(pair_of(round.number, static_cast<std::uint32_t>(round.kept)));
+  hash.add(pair_of(static_cast<std::uint32_t>(round.count), static_cast<std::uint32_t>(round.rows.size())));
+  for (const RoundRow& row : round.rows) {
+    hash.add(pair_of(static_cast<std::uint32_t>(row.token), static_cast<std::uint32_t>(row.parent)));
+    hash.add(std::bit_cast<std::uint32_t>(row.q));
+  }
+  return hash.value();
+}
 
 RoundChannel::RoundChannel(Communicator& control, Progress& progress, std::int64_t max_drafted)
     : control_(control), progress_(progress), max_drafted_(max_drafted), wire_(message_bytes(max_drafted)) {}
@@ -31,9 +48,14 @@ void RoundChannel::exchange(Round& round) {
   progress_.enter_round(++exchanged_);
   if (is_root()) {
     check(round.drafted() <= max_drafted_, "RoundChannel: more tokens drafted than the job's largest K");
-    const WireHeader header{
-        static_cast<std::int32_t>(round.action),     round.sequence, round.number, round.kept, round.count,
-        static_cast<std::int32_t>(round.rows.size())};
+    round.fingerprint.message = hash_of(round);
+    const WireHeader header{.action = static_cast<std::int32_t>(round.action),
+                            .sequence = round.sequence,
+                            .number = round.number,
+                            .kept = round.kept,
+                            .count = round.count,
+                            .rows = static_cast<std::int32_t>(round.rows.size()),
+                            .fingerprint = round.fingerprint};
     std::memcpy(wire_.data(), &header, sizeof header);
     // Not memcpy, which must not be given the null of a round without rows.
     std::ranges::copy(std::as_bytes(std::span(round.rows)), wire_.begin() + sizeof header);
@@ -42,12 +64,15 @@ void RoundChannel::exchange(Round& round) {
   if (!is_root()) {
     WireHeader header;
     std::memcpy(&header, wire_.data(), sizeof header);
-    check(header.rows >= 0 && header.rows <= max_drafted_ + 1, "RoundChannel: a round of impossible size arrived");
+    if (header.rows < 0 || header.rows > max_drafted_ + 1) {
+      throw Disagreement("a round of impossible size has arrived from rank 0");
+    }
     round.action = static_cast<RoundAction>(header.action);
     round.sequence = header.sequence;
     round.number = header.number;
     round.kept = header.kept;
     round.count = header.count;
+    round.fingerprint = header.fingerprint;
     round.rows.resize(static_cast<std::size_t>(header.rows));
     const auto rows = std::as_writable_bytes(std::span(round.rows));
     std::copy_n(wire_.begin() + sizeof header, rows.size(), rows.begin());

@@ -8,6 +8,7 @@
 #include "models/config.h"
 #include "parallel/communicator.h"
 #include "parallel/progress.h"
+#include "runtime/fingerprint.h"
 
 /// The one control message of a round (docs/protocol.md, "The round").
 namespace specdec {
@@ -32,9 +33,13 @@ struct Round {
   std::int32_t kept = 0;       ///< how many rows of the last pass stand; all ranks commit these first
   std::int32_t count = 0;      ///< kBegin: tokens of the prompt
   std::vector<RoundRow> rows;  ///< kScore: 1 + K of them
+  Fingerprint fingerprint;     ///< what rank 0 holds; every rank compares (agreement.h)
 
   std::int64_t drafted() const { return static_cast<std::int64_t>(rows.size()) - 1; }
 };
+
+/// Of all that a round says, its fingerprint apart.
+std::uint64_t hash_of(const Round& round);
 
 /// Carries rounds from rank 0 to all others: one broadcast of a fixed size each, whatever K a round has.
 class RoundChannel {
@@ -44,7 +49,7 @@ class RoundChannel {
   /// Of the message, where the largest K is `max_drafted`.
   static std::size_t message_bytes(std::int64_t max_drafted);
 
-  /// On rank 0 sends `round`; on the others overwrites it with what rank 0 sent.
+  /// On rank 0 completes `round` with its hash and sends it; on the others overwrites it with what rank 0 sent.
   void exchange(Round& round);
   /// The prompt that follows a kBegin; `tokens` has the announced size on every rank.
   void exchange_prompt(std::span<Token> tokens);

@@ -10,19 +10,30 @@ constexpr TraceKind kDecide{.name = "decide", .value = "rows"};
 
 }  // namespace
 
-Scorer::Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision, Tracer* tracer)
-    : target_(target), group_(group), decision_(decision), tracer_(tracer), cache_(target.make_cache()) {}
+Scorer::Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision,
+               std::optional<std::uint64_t> configuration, Tracer* tracer)
+    : target_(target),
+      group_(group),
+      decision_(decision),
+      tracer_(tracer),
+      cache_(target.make_cache()),
+      agreement_(configuration) {}
 
 void Scorer::begin(std::span<const Token> prompt) {
   const Span span(tracer_, kPrefill, static_cast<std::int64_t>(prompt.size()) - 1);
   cache_.clear();
-  if (prompt.size() > 1) {
-    target_.prefill(prompt.first(prompt.size() - 1), cache_, Stream{});
+  tokens_.clear();
+  const std::span<const Token> cached = prompt.first(prompt.size() - 1);
+  if (!cached.empty()) {
+    target_.prefill(cached, cache_, Stream{});
   }
+  agreement_.begin(cached);
 }
 
 Verdict Scorer::score(const Round& round, const DraftBlock& draft) {
+  agreement_.check_round(round);
   commit(round.kept);
+  agreement_.check_cache(round, cache_.committed());
   const std::int64_t position = cache_.committed();
   tokens_.clear();
   position_.clear();
@@ -47,12 +58,16 @@ Verdict Scorer::score(const Round& round, const DraftBlock& draft) {
   }
   const Verdict verdict = decision_.decide(logits, round, position, draft);
   times_.decide = decide.end(rows);
+  if (verdict.decided) {
+    agreement_.expect_kept(verdict.accepted + 1);
+  }
   return verdict;
 }
 
 void Scorer::commit(std::int64_t rows) {
   const Span span(tracer_, kCommit, rows);
   cache_.commit_prefix(rows);
+  agreement_.commit(std::span(tokens_).first(static_cast<std::size_t>(rows)));
 }
 
 }  // namespace specdec

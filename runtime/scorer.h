@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "models/transformer.h"
 #include "parallel/timed_communicator.h"
+#include "runtime/agreement.h"
 #include "runtime/decision.h"
 #include "runtime/round.h"
 
@@ -19,18 +21,23 @@ struct ScoreTimes {
   double decide = 0;
 };
 
-/// What every rank of the target group does in a round: commit what stands, score the new rows in one pass, decide.
+/// What every rank of the target group does in a round: commit what stands, make sure that it agrees with rank 0, score the new rows
+/// in one pass, decide.
 class Scorer {
  public:
   /// Sees the logits of every pass: the position of the first row, and the rows [rows, local vocabulary].
   using Observer = std::function<void(std::int64_t position, ConstRows logits)>;
 
-  /// `group` is the communicator that `target` was made with.
-  Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision, Tracer* tracer = nullptr);
+  /// `group` is the communicator that `target` was made with; `configuration`: see Agreement.
+  Scorer(Transformer& target, const TimedCommunicator& group, Decision& decision,
+         std::optional<std::uint64_t> configuration = {}, Tracer* tracer = nullptr);
 
   /// A new sequence: all of the prompt but its last token goes into the cache; the last one is row 0 of the first round.
   void begin(std::span<const Token> prompt);
+  /// Throws Disagreement before anything is scored.
   Verdict score(const Round& round, const DraftBlock& draft);
+
+  const Agreement& agreement() const { return agreement_; }
 
   const ScoreTimes& last_times() const { return times_; }
   std::int64_t context() const { return cache_.capacity(); }
@@ -44,9 +51,10 @@ class Scorer {
   Decision& decision_;
   Tracer* tracer_;
   KvCache cache_;
+  Agreement agreement_;
   Observer observer_;
   ScoreTimes times_;
-  std::vector<Token> tokens_;
+  std::vector<Token> tokens_;  ///< of the last pass
   std::vector<std::int32_t> position_;
   std::vector<std::int32_t> parent_;
 };

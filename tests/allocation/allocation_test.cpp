@@ -154,7 +154,7 @@ TEST_P(Allocations, NoneInARound) {
                                          SamplingParams{.temperature = 0.8F, .top_k = 50, .top_p = 0.95F}}) {
     const TokenVerifier verifier;
     Decision decision(target_->transformer.head(), true, sampling, verifier, 1);
-    Scorer scorer(target_->transformer, group_, decision);
+    Scorer scorer(target_->transformer, group_, decision, 7);  // 7: as with parallel.agreement
     ModelDrafter drafter(draft_->transformer, sampling, 1);
     Progress progress;
     RoundChannel channel(self_, progress, kDrafted);

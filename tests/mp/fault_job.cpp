@@ -1,6 +1,6 @@
 // A job that never ends by itself, for fault_test.py: rounds of collectives, and what a test orders to go wrong.
 //
-//   fault_job MODE DEADLINE OUTPUT     rank r prints "pid r PID" when the rounds have begun; OUTPUT gets what on_failure writes.
+//   fault_job MODE DEADLINE OUTPUT [TRANSPORT]     rank r prints "pid r PID" when the rounds have begun; OUTPUT gets what on_failure writes.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "parallel/agree.h"
+#include "parallel/disagreement.h"
 #include "parallel/program.h"
 
 namespace {
@@ -46,7 +47,8 @@ void misbehave(const std::string& mode, MpiSession& session) {
   if (mode == "exit-last" && last) {
     _exit(0);
   }
-  if ((mode == "stall-last" && last) || (mode == "stall-0" && session.rank() == 0)) {
+  if ((mode == "stall-last" && last) || (mode == "stall-0" && session.rank() == 0) ||
+      (mode == "stall-within-0 inside" && session.rank() == 0)) {
     for (;;) {
       std::this_thread::sleep_for(std::chrono::seconds(1));
     }
@@ -60,8 +62,18 @@ void misbehave(const std::string& mode, MpiSession& session) {
   }
 }
 
-int rounds(MpiSession& session, const std::string& mode) {
-  const auto world = session.world("auto");
+/// Right after a broadcast, as runtime/agreement.h does: the last rank, the last two, or all but rank 0 differ from rank 0, or it from
+/// itself.
+void differ(const std::string& mode, const MpiSession& session) {
+  const int from_last = session.size() - 1 - session.rank();
+  if ((mode == "differ-last" && from_last == 0) || (mode == "differ-two" && from_last <= 1) ||
+      (mode == "differ-workers" && session.rank() > 0) || (mode == "differ-0" && session.rank() == 0)) {
+    throw Disagreement("the count of things is not rank 0's");
+  }
+}
+
+int rounds(MpiSession& session, const std::string& mode, const std::string& transport) {
+  const auto world = session.world(transport);
   std::vector<float> data(5 * 320, 1.0F);
   for (std::uint64_t round = 1;; ++round) {
     session.progress().enter_round(round);
@@ -74,7 +86,13 @@ int rounds(MpiSession& session, const std::string& mode) {
       }
       return 128 + SIGTERM;
     }
+    if (round == 50) {
+      differ(mode, session);
+    }
     for (int i = 0; i < 10; ++i) {
+      if (round == 50 && i == 5) {
+        misbehave(mode + " inside", session);
+      }
       world->all_reduce(data, {});
       std::fill(data.begin(), data.end(), 1.0F);
     }
@@ -95,8 +113,8 @@ int rounds(MpiSession& session, const std::string& mode) {
 
 int main(int argc, char** argv) {
   return specdec::run_program(argc, argv, [&](MpiSession& session) {
-    if (argc != 4) {
-      throw_bad_input("usage: fault_job MODE DEADLINE OUTPUT");
+    if (argc != 4 && argc != 5) {
+      throw_bad_input("usage: fault_job MODE DEADLINE OUTPUT [TRANSPORT]");
     }
     session.watchdog().set_deadline(std::strtod(argv[2], nullptr));
     session.watchdog().set_on_failure([&](const Failure& failure) {
@@ -111,6 +129,6 @@ int main(int argc, char** argv) {
         }
       });
     }
-    return rounds(session, mode);
+    return rounds(session, mode, argc == 5 ? argv[4] : "auto");
   });
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills, stops and breaks ranks of a running job and checks how it ends (docs/protocol.md, "How a job ends").
 
-    fault_test.py CASE --job build/.../fault_job --mpirun mpirun [--ranks N]
+    fault_test.py CASE --job build/.../fault_job --mpirun mpirun [--ranks N] [--transport T]
 
 Checks in every case: mpirun ends in time by itself with a non-zero status, exactly one line says why and names the culprit, what the
 program registered for a failure was run once, and no process is left.
@@ -31,7 +31,7 @@ class Job:
         self.output = os.path.join(self.directory.name, "on_failure")
         self.errors = open(os.path.join(self.directory.name, "stderr"), "w+")
         command = [options.mpirun, "-n", str(self.ranks)] if options.ranks > 0 else []
-        command += [options.job, mode, str(DEADLINE), self.output]
+        command += [options.job, mode, str(DEADLINE), self.output, options.transport]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True)
         self.text = b""
         self.pids = {}
@@ -180,6 +180,11 @@ def stall_rank_0(options):
     provoke(options, "stall-0", r"rank 0 on \S+ has made no progress for .*round 50", ["rank 0 code 3"], 3)
 
 
+def stall_rank_0_within(options):
+    """In the middle of a round, where collectives have to be counted alike on all ranks: the first rank of a host does more of the work."""
+    provoke(options, "stall-within-0", r"rank 0 on \S+ has made no progress for .*round 50", ["rank 0 code 3"], 3)
+
+
 def segv_worker(options):
     rank = options.ranks - 1
     provoke(options, "segv-last", rf"rank {rank} on \S+ died", [f"rank {rank} code 3"], None)
@@ -206,6 +211,28 @@ def bad_input_rank_0(options):
 
 def agreed_error(options):
     provoke(options, "agreed", r"error: shard-1: missing$", [], 2)
+
+
+def differ(options, mode, line, rank):
+    provoke(options, mode, rf"error: {line}: (for them )?the count of things is not rank 0's$", [f"rank {rank} code 3"], 3)
+
+
+def differ_worker(options):
+    last = options.ranks - 1
+    differ(options, "differ-last", rf"rank {last} on \S+ disagrees with rank 0", last)
+
+
+def differ_two_workers(options):
+    a, b = options.ranks - 2, options.ranks - 1
+    differ(options, "differ-two", rf"rank {a} on \S+, rank {b} on \S+ disagree with rank 0", a)
+
+
+def differ_all_workers(options):
+    differ(options, "differ-workers", r"rank 0 on \S+ disagrees with all other ranks", 0)
+
+
+def differ_rank_0(options):
+    differ(options, "differ-0", r"rank 0 on \S+ disagrees with its own round", 0)
 
 
 def slow_is_no_hang(options):
@@ -258,8 +285,10 @@ def interrupt_alone(options):
 
 
 CASES = {case.__name__: case for case in (
-    kill_worker, kill_rank_0, strike_any, stop_worker, stop_rank_0, stall_worker, stall_rank_0, segv_worker, exit_worker, throw_worker,
-    bad_input_worker, bad_input_rank_0, agreed_error, slow_is_no_hang, ends_in_order, interrupt_term, interrupt_int, interrupt_deaf,
+    kill_worker, kill_rank_0, strike_any, stop_worker, stop_rank_0, stall_worker, stall_rank_0, stall_rank_0_within,
+    segv_worker, exit_worker, throw_worker,
+    bad_input_worker, bad_input_rank_0, agreed_error, differ_worker, differ_two_workers, differ_all_workers, differ_rank_0,
+    slow_is_no_hang, ends_in_order, interrupt_term, interrupt_int, interrupt_deaf,
     interrupt_alone)}
 
 
@@ -269,6 +298,7 @@ def main():
     parser.add_argument("--job", required=True)
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--transport", default="auto")
     options = parser.parse_args()
     CASES[options.case](options)
 

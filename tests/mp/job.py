@@ -35,6 +35,30 @@ def session_processes(session):
     return found
 
 
+def streamed(report):
+    """What of the report's text belongs on stdout: a finished output is followed by a line end."""
+    text = ""
+    for run in report["runs"]:
+        for output in run["outputs"]:
+            text += output["text"] + ("\n" if output["finish_reason"] not in (None, "interrupted") else "")
+    return text.encode()
+
+
+def certain(text):
+    """Without what an orderly end adds to the text: the line end, and U+FFFD for half a character."""
+    return text.removesuffix(b"\n").removesuffix("\ufffd".encode())
+
+
+def until(condition, limit=LIMIT, pause=0.02):
+    """Waits for it; what it was at the end."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(pause)
+    return condition()
+
+
 class Job:
     """One run. `ranks` 0: without mpirun."""
 
@@ -99,9 +123,8 @@ class Job:
             self.process.wait(timeout=limit)
         except subprocess.TimeoutExpired:
             self.expect(False, "has closed its output but goes on")
-        end = time.monotonic() + 10  # mpirun reaps its children before it ends; the kernel may need a moment more
-        while session_processes(self.process.pid) and time.monotonic() < end:
-            time.sleep(0.05)
+        # mpirun reaps its children before it ends; the kernel may need a moment more.
+        until(lambda: not session_processes(self.process.pid), 10)
         left = session_processes(self.process.pid)
         self.expect(not left, f"processes are left: {left}")
         return self

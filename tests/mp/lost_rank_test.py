@@ -38,20 +38,6 @@ def longest_round(options):
         return (K + 1) * max(len(piece) for piece in json.load(file))
 
 
-def streamed(report):
-    """What of the report's text belongs on stdout: a finished output is followed by a line end."""
-    text = ""
-    for run in report["runs"]:
-        for output in run["outputs"]:
-            text += output["text"] + ("\n" if output["finish_reason"] not in (None, "interrupted") else "")
-    return text.encode()
-
-
-def certain(text):
-    """Without what an orderly end adds to the text: the line end, and U+FFFD for half a character."""
-    return text.removesuffix(b"\n").removesuffix("\ufffd".encode())
-
-
 def undisturbed(options):
     """The whole text, by one rank: the bits do not depend on the number of ranks (docs/numerics.md)."""
     done = job.run(options, 0, arguments(options))
@@ -76,8 +62,8 @@ def disturb(options, strike, in_mid_write=False):
             run.expect(left == ["report.json"], f"beside the JSON lies {left}")
             run.expect(run.code != 0, "mpirun returned 0")
             run.expect(len(run.out) < len(whole), "was struck too late")
-            run.expect(whole.startswith(certain(run.out)), "stdout is not the beginning of the undisturbed text")
-            run.expect(whole.startswith(certain(streamed(report))), "the JSON's text is not the beginning of the undisturbed text")
+            run.expect(whole.startswith(job.certain(run.out)), "stdout is not the beginning of the undisturbed text")
+            run.expect(whole.startswith(job.certain(job.streamed(report))), "the JSON's text is not the beginning of the undisturbed text")
             return run, report
 
 
@@ -91,7 +77,7 @@ def expect_report(options, run, report, status, error):
     """The report holds what was accepted: all that is on stdout, and the last round may have been on its way there."""
     run.expect(report["status"] == status, f"the JSON's status is {report['status']!r}, expected {status!r}")
     run.expect(re.search(error, report["error"] or ""), f"the JSON's error is {report['error']!r}")
-    text, out = streamed(report), certain(run.out)
+    text, out = job.streamed(report), job.certain(run.out)
     run.expect(text.startswith(out), "the JSON lacks text that is on stdout")
     run.expect(len(text) - len(out) <= longest_round(options), "stdout lacks text that the JSON has")
 
@@ -158,7 +144,7 @@ def reader_leaves(options):
             run.process.wait(timeout=job.LIMIT)
             run.expect(run.code == 0 and run.err == "", "the job did not go on in silence")
             with open(path, encoding="utf-8") as file:
-                run.expect(streamed(json.load(file)) == whole, "the JSON lacks text")
+                run.expect(job.streamed(json.load(file)) == whole, "the JSON lacks text")
 
 
 CASES = {case.__name__: case for case in (

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
 #include "runtime/philox.h"
 
@@ -96,6 +97,13 @@ struct DecodeRank::State {
     return nullptr;
   }
 
+  /// Scorers agree where the seed, the sampling and the model are the same.
+  std::uint64_t configuration(const DecodeCase& settings) const {
+    return configuration_hash(
+        {.dtype = settings.dtype, .decode = {.sampling = settings.sampling, .seed = settings.seed}}, target.config(),
+        checkpoint, name_of(detect_isa()), group.size());
+  }
+
   TimedCommunicator group;
   std::unique_ptr<Backend> backend;
   TransformerOptions options;
@@ -117,7 +125,7 @@ DecodeResult DecodeRank::run(const DecodeCase& settings, const std::vector<Token
   result.vocabulary = s.target.plan().vocabulary();
   const TokenVerifier verifier;
   Decision decision(s.target.head(), s.group.rank() == 0, settings.sampling, verifier, settings.seed);
-  Scorer scorer(s.target, s.group, decision);
+  Scorer scorer(s.target, s.group, decision, s.configuration(settings));
   if (keep_logits) {
     scorer.observe([&result](std::int64_t position, ConstRows logits) {
       for (std::int64_t r = 0; r < logits.rows; ++r) {
@@ -136,6 +144,34 @@ DecodeResult DecodeRank::run(const DecodeCase& settings, const std::vector<Token
   coordinator.generate(sequence, "", prompt, collect);
   end_job(s.channel);
   return result;
+}
+
+void DecodeRank::follow(const DecodeCase& settings, const Tampering& tampering) {
+  State& s = *state_;
+  const TokenVerifier verifier;
+  Decision decision(s.target.head(), false, settings.sampling, verifier, settings.seed);
+  Scorer scorer(s.target, s.group, decision, s.configuration(settings));
+  Round round;
+  std::vector<Token> prompt;
+  const auto receive = [&] {
+    s.channel.exchange(round);
+    if (tampering.round) {
+      tampering.round(round);
+    }
+  };
+  for (receive(); round.action != RoundAction::kEnd; receive()) {
+    if (round.action == RoundAction::kScore) {
+      scorer.score(round, {});
+      continue;
+    }
+    scorer.agreement().check_round(round);
+    prompt.resize(static_cast<std::size_t>(round.count));
+    s.channel.exchange_prompt(prompt);
+    if (tampering.prompt) {
+      tampering.prompt(prompt);
+    }
+    scorer.begin(prompt);
+  }
 }
 
 }  // namespace specdec::testing

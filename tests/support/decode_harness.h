@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,6 +37,12 @@ struct DecodeCase {
   EndRules rules;
 };
 
+/// What a rank does to what it is sent, before it acts on it.
+struct Tampering {
+  std::function<void(Round&)> round;
+  std::function<void(std::vector<Token>&)> prompt;
+};
+
 struct DecodeResult {
   std::vector<Token> tokens;      ///< on rank 0
   std::string finish_reason;      ///< on rank 0
@@ -55,6 +62,8 @@ class DecodeRank {
   /// `keep_logits`: fill DecodeResult::logits.
   DecodeResult run(const DecodeCase& settings, const std::vector<Token>& prompt, std::uint32_t sequence,
                    bool keep_logits);
+  /// As run() on a rank other than 0, which does not do as it is told.
+  void follow(const DecodeCase& settings, const Tampering& tampering);
 
  private:
   struct State;

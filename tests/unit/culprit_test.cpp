@@ -110,5 +110,37 @@ TEST(Culprit, WhoLeavesWaitsForTheOthers) {
   expect_culprit(ranks, 1, FailureCause::kStalled);
 }
 
+TEST(OddRanks, WhoDisagreesWithRankZero) {
+  EXPECT_EQ(odd_ranks(std::vector<int>{2}, 4), (std::vector<int>{2}));
+  EXPECT_EQ(odd_ranks(std::vector<int>{1, 3}, 4), (std::vector<int>{1, 3}));
+}
+
+TEST(OddRanks, RankZeroWhenAllOthersDisagree) {
+  EXPECT_EQ(odd_ranks(std::vector<int>{1, 2, 3}, 4), (std::vector<int>{0}));
+  EXPECT_EQ(odd_ranks(std::vector<int>{1, 2}, 3), (std::vector<int>{0}));
+  EXPECT_EQ(odd_ranks(std::vector<int>{1}, 2), (std::vector<int>{1})) << "one against one: its word against rank 0's";
+}
+
+TEST(OddRanks, RankZeroWhenItDisagreesWithItself) {
+  EXPECT_EQ(odd_ranks(std::vector<int>{0}, 1), (std::vector<int>{0}));
+  EXPECT_EQ(odd_ranks(std::vector<int>{0, 2}, 4), (std::vector<int>{0}));
+}
+
+TEST(Progress, OnlyTheOutermostCollectiveCounts) {
+  Progress progress;
+  {
+    const InCollective outer(progress);
+    EXPECT_EQ(progress.snapshot().collective, 1U);
+    {
+      const InCollective inner(progress);
+      EXPECT_EQ(progress.snapshot().collective, 1U);
+    }
+    EXPECT_EQ(progress.snapshot().state, RankState::kWaiting);
+  }
+  EXPECT_EQ(progress.snapshot().state, RankState::kComputing);
+  const InCollective next(progress);
+  EXPECT_EQ(progress.snapshot().collective, 2U);
+}
+
 }  // namespace
 }  // namespace specdec
