@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "parallel/crafted_payload.h"
+#include "parallel/page_buffer.h"
 
 namespace specdec {
 namespace {
@@ -23,7 +24,8 @@ std::vector<AllReduceFigures> bench_all_reduce(Communicator& control, std::span<
                                                std::size_t elements, const BenchEffort& effort,
                                                const std::function<bool()>& stop) {
   const CraftedPayload<T> payload(control.rank(), control.size());
-  std::vector<T> data(elements);
+  const PageBuffer<T> buffer(elements);
+  const std::span<T> data = buffer.span();
   std::uint64_t number = 0;
   std::vector<Tally> tallies(contenders.size());
   const auto run = [&](std::size_t contender, int runs, bool timed) {
@@ -34,7 +36,7 @@ std::vector<AllReduceFigures> bench_all_reduce(Communicator& control, std::span<
       payload.fill(data, ++number);
       control.barrier();
       const Clock::time_point begin = Clock::now();
-      group.all_reduce(std::span(data), Stream{});
+      group.all_reduce(data, Stream{});
       const Clock::time_point end = Clock::now();
       tally.wrong += static_cast<std::int64_t>(payload.count_wrong(data, number));
       if (timed) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "parallel/crafted_payload.h"
+#include "parallel/page_buffer.h"
 #include "parallel/stand_in_work.h"
 
 namespace specdec {
@@ -36,7 +37,7 @@ class Pass {
       : control_(control),
         shape_(shape),
         payload_(control.rank(), control.size()),
-        data_(shape.elements),
+        buffer_(shape.elements),
         round_(shape.round_bytes),
         weights_(shape.gap ? 0 : std::min(kMostWeights, shape.layers * shape.layer_bytes + shape.head_bytes)) {}
 
@@ -51,13 +52,13 @@ class Pass {
     double gap_began = core_seconds();
     for (std::int64_t i = 0; i < 2 * shape_.layers; ++i) {
       // Filling the payload and, below, verifying the sum are part of the gap: a layer touches both too.
-      payload_.fill(data_, ++number_);
+      payload_.fill(buffer_.span(), ++number_);
       compute(gap_began);
       const Clock::time_point called = Clock::now();
-      group.all_reduce(std::span(data_), Stream{});
+      group.all_reduce(buffer_.span(), Stream{});
       end = Clock::now();
       gap_began = core_seconds();
-      tally.wrong += static_cast<std::int64_t>(payload_.count_wrong(data_, number_));
+      tally.wrong += static_cast<std::int64_t>(payload_.count_wrong(buffer_.span(), number_));
       if (timed) {
         tally.all_reduce.push_back(seconds_between(called, end));
       }
@@ -81,7 +82,7 @@ class Pass {
   Communicator& control_;
   DecodeShape shape_;
   CraftedPayload<T> payload_;
-  std::vector<T> data_;
+  PageBuffer<T> buffer_;
   std::vector<std::byte> round_;
   WeightReader weights_;
   std::uint64_t number_ = 0;
