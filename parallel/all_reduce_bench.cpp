@@ -49,6 +49,7 @@ std::vector<AllReduceFigures> bench_all_reduce(Communicator& control, std::span<
     return {};
   }
   std::vector<AllReduceFigures> figures;
+  figures.reserve(tallies.size());
   for (const Tally& tally : tallies) {
     figures.push_back({.iterations = static_cast<int>(tally.seconds.size()),
                        .seconds = summarise(maximum_over_ranks(control, tally.seconds)),

@@ -1,6 +1,7 @@
 #include "parallel/crafted_payload.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -34,6 +35,9 @@ T element(int value) {
     return {float_to_bf16(static_cast<float>(value))};
   }
 }
+
+std::uint32_t bits_of(float element) { return std::bit_cast<std::uint32_t>(element); }
+std::uint32_t bits_of(BF16 element) { return element.bits; }
 
 std::size_t begin_of(std::uint64_t number) { return number * kStep % kPeriod; }
 
@@ -74,9 +78,10 @@ template <typename T>
 std::size_t CraftedPayload<T>::count_wrong(std::span<const T> data, std::uint64_t number) const {
   std::size_t wrong = 0;
   for_runs(data, number, [&](std::span<const T> run, std::size_t at) {
-    if (std::memcmp(run.data(), &sum_[at], run.size_bytes()) != 0) {
+    const std::span<const T> sum = std::span(sum_).subspan(at, run.size());
+    if (std::memcmp(std::as_bytes(run).data(), std::as_bytes(sum).data(), run.size_bytes()) != 0) {
       for (std::size_t i = 0; i < run.size(); ++i) {
-        wrong += std::memcmp(&run[i], &sum_[at + i], sizeof(T)) != 0 ? 1 : 0;
+        wrong += bits_of(run[i]) != bits_of(sum[i]) ? 1 : 0;
       }
     }
   });

@@ -132,6 +132,7 @@ std::vector<DecodeFigures> bench_decode(Communicator& control, std::span<const C
     return {};
   }
   std::vector<DecodeFigures> figures;
+  figures.reserve(tallies.size());
   for (const Tally& tally : tallies) {
     figures.push_back(figures_of(control, tally, static_cast<std::size_t>(2 * shape.layers)));
   }

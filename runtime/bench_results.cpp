@@ -70,7 +70,7 @@ std::string csv_cell(const Json& value) {
   if (value.is_null()) return {};
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
   if (!value.is_string()) return value.dump();
-  const auto text = value.get<std::string>();
+  auto text = value.get<std::string>();
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) {
