@@ -171,6 +171,10 @@ Interconnect parse_interconnect(const std::string& yaml, const std::string& file
                                     ? "node: found nothing beside ranks_per_node, expected the link inside a node"
                                     : "ranks_per_node: found nothing beside node, expected how many ranks a node has"));
   }
+  if (out.jitter.tail_probability > 0 && out.jitter.tail_mean == 0) {
+    throw_bad_input(fmt::format(
+        "{}: jitter.tail_mean_us: found nothing beside tail_probability, expected how long a delay is", file));
+  }
   return out;
 }
 
