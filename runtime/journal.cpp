@@ -75,6 +75,9 @@ void RunJournal::finish_output(std::string_view reason, std::string_view text_ta
 
 void RunJournal::finish(JobStatus status, std::string error) {
   const std::scoped_lock lock(mutex_);
+  if (job_.status != JobStatus::kRunning) {
+    return;
+  }
   ++revision_;
   job_.status = status;
   job_.error = std::move(error);

@@ -29,7 +29,8 @@ class RunJournal {
   /// `text_tail`: what StreamDecoder::finish() still held.
   void finish_output(std::string_view reason, std::string_view text_tail = {});
 
-  /// Ends the job: no output stays unfinished (those that run become "interrupted").
+  /// Ends the job: no output stays unfinished (those that run become "interrupted"). The first call counts: the decoding thread may go on
+  /// for a moment after the watchdog has ended the job, and fail because of that.
   void finish(JobStatus status, std::string error = {});
 
   JobRecord snapshot() const;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Decodes for many rounds and watches every rank's memory and descriptors: after the warm-up they must not grow.
 
-    soak.py --program build/.../specdec_dist [--rounds 20000] [--ranks 2 8] [--transport auto shm hier mpi]
+    soak.py --program build/.../specdec_dist --assets assets [--rounds 20000] [--ranks 2 8] [--transport auto shm hier mpi]
 
-A pair of random models, a few rows and layers wide, so that a round is mostly what the ranks do together. The first quarter is warm-up;
-the largest values of the last quarter are compared with those of the second. Heap and stacks (RssAnon) may grow by a fixed slack, on
+The smallest shipped pair, so that a round is mostly what the ranks do together; many short prompts. The first quarter is warm-up; the
+largest values of the last quarter are compared with those of the second. Heap and stacks (RssAnon) may grow by a fixed slack, on
 rank 0 also by the record that it keeps of each round for its report; shared memory (RssShmem) by a slack; descriptors and threads not at
 all.
 """
@@ -14,12 +14,11 @@ import os
 import re
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mp"))
 import job  # noqa: E402
-import tiny_model  # noqa: E402
 
-CONTEXT = 512
 PROMPT = 8
 TOKENS = 100
 K = 4
@@ -31,8 +30,9 @@ FIELDS = ("RssAnon", "RssShmem", "Threads")
 def config(directory, prompts):
     path = os.path.join(directory, "soak.yaml")
     lines = "\n".join(f"  - ids: {[(p * 31 + i * 7) % 255 + 1 for i in range(PROMPT)]}" for p in range(prompts))
-    tiny_model.write_text(path, f"target: target\ndraft: draft\ncompare: false\nprompts:\n{lines}\n"
-                                f"decode: {{k: {K}, temperature: 0.7, top_p: 0.9, seed: 3, max_new_tokens: {TOKENS}, ignore_eos: true}}\n")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"compare: false\nprompts:\n{lines}\n"
+                   f"decode: {{k: {K}, temperature: 0.8, top_p: 0.9, seed: 3, max_new_tokens: {TOKENS}, ignore_eos: true}}\n")
     return path
 
 
@@ -45,29 +45,21 @@ def sample(pid):
     return found
 
 
-def largest(samples, begin, end):
-    """Of the samples taken while the part [begin, end) of the prompts was done."""
-    chosen = [values for done, values in samples if begin <= done < end]
-    return {name: max(values[name] for values in chosen) for name in chosen[0]} if chosen else None
+def largest(samples, quarter):
+    """Of the samples [(time, values)] taken in that quarter of the time."""
+    first, last = samples[0][0], samples[-1][0]
+    chosen = [values for at, values in samples if quarter <= 4 * (at - first) / (last - first) <= quarter + 1]
+    return {name: max(values[name] for values in chosen) for name in chosen[0]}
 
 
 def soak(options, ranks, transport):
-    prompts = max(20, options.rounds // (TOKENS // 2))  # a round of these models makes little more than one token
+    prompts = max(20, options.rounds * 5 // (2 * TOKENS))  # a round of this pair makes fewer than 2.5 tokens
     with tempfile.TemporaryDirectory() as directory:
-        tiny_model.write(os.path.join(directory, "target"), seed=1, tokenizer=False, max_position_embeddings=CONTEXT)
-        tiny_model.write(os.path.join(directory, "draft"), seed=2, tokenizer=False, max_position_embeddings=CONTEXT)
-        arguments = ["--config", config(directory, prompts), "--set", f"parallel.transport={transport}"]
-        samples = {rank: [] for rank in range(ranks)}
+        arguments = ["--config", config(directory, prompts), "--set", f"parallel.transport={transport}",
+                     "--target", os.path.join(options.assets, "manpy-2m"), "--draft", os.path.join(options.assets, "manpy-0.5m")]
         with job.Job(options, ranks, arguments) as run:
-            for target in range(prompts - 1):
-                if not run.read_until(lambda out: done_prompts(out) > target, 600):
-                    break
-                done = done_prompts(run.out)
-                for rank, pid in run.ranks().items():
-                    try:
-                        samples[rank].append((done / prompts, sample(pid)))
-                    except (OSError, AttributeError):
-                        pass  # it has ended
+            run.expect(run.read_until(len), "wrote nothing")
+            samples = watch(run, ranks)
             run.wait(600)
             run.expect(run.code == 0, "the job failed")
             rounds = int(re.search(r"tokens / loops\s+\d+ / (\d+)", run.err).group(1))
@@ -75,17 +67,29 @@ def soak(options, ranks, transport):
             return rounds, compare(run, samples, rounds)
 
 
-def done_prompts(out):
-    """Each text is a line: without a tokenizer it is ids."""
-    return out.count(b"\n")
+def watch(run, ranks):
+    """{rank: [(time, values)]} from now to the end of the job."""
+    pids = run.ranks()
+    run.expect(len(pids) == ranks, "ended too early")
+    samples = {rank: [] for rank in pids}
+    going_on = True
+    while going_on:
+        for rank, pid in pids.items():
+            try:
+                samples[rank].append((time.monotonic(), sample(pid)))
+            except (OSError, AttributeError):  # it has ended, or is about to
+                pass
+        now = time.monotonic()
+        going_on = run.read_until(lambda _, now=now: time.monotonic() > now + 0.02, 600)
+    return samples
 
 
 def compare(run, samples, rounds):
     """Rows for the table; fails where something has grown."""
     rows = []
     for rank, values in samples.items():
-        run.expect(values and largest(values, 0.25, 0.5) and largest(values, 0.75, 1.01), f"rank {rank} was not seen often enough")
-        early, late = largest(values, 0.25, 0.5), largest(values, 0.75, 1.01)
+        run.expect(len(values) >= 20, f"rank {rank} was seen {len(values)} times, expected at least 20")
+        early, late = largest(values, 1), largest(values, 3)
         rows.append((rank, early, late))
         grown = {name: late[name] - early[name] for name in early}
         allowed = SLACK_KB + (rounds * RECORD_BYTES / 1024 if rank == 0 else 0)
@@ -99,11 +103,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--assets", required=True, help="directory of the shipped models")
     parser.add_argument("--rounds", type=int, default=20000)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 8])
     parser.add_argument("--transport", nargs="+", default=["auto"])
     options = parser.parse_args()
-    options.program = os.path.abspath(options.program)
+    options.program, options.assets = os.path.abspath(options.program), os.path.abspath(options.assets)
     failed = False
     print("| transport | ranks | rounds | rank | heap, KB, 2nd and last quarter | shared, KB | descriptors | threads |")
     print("|---|---|---|---|---|---|---|---|")

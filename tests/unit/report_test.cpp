@@ -259,6 +259,21 @@ TEST(Journal, SnapshotsAndFilesAreWholeWhileItGrows) {
   std::filesystem::remove(path);
 }
 
+TEST(Journal, TheFirstEndCounts) {
+  // The watchdog ends the job; the decoding thread, a moment behind, fails because the journal is closed, and ends the job too.
+  RunJournal journal{RunConfig{}};
+  journal.begin_run(Method::kSpeculative, 1);
+  journal.begin_output("p", {7});
+  journal.append(std::vector<Token>{1}, "a", loop(1, 0, 0.01));
+  journal.finish(JobStatus::kFailed, "rank 1 died");
+  EXPECT_THROW(journal.append(std::vector<Token>{2}, "b", loop(1, 0, 0.01)), Error);
+  journal.finish(JobStatus::kOk, "journal: begin_output comes first");
+  const JobRecord record = journal.snapshot();
+  EXPECT_EQ(record.status, JobStatus::kFailed);
+  EXPECT_EQ(record.error, "rank 1 died");
+  EXPECT_EQ(record.runs[0].outputs[0].text, "a");
+}
+
 TEST(Journal, RefusesCallsOutOfOrder) {
   RunJournal journal(greedy());
   EXPECT_THROW(journal.begin_output("p", {1}), Error);
