@@ -49,15 +49,19 @@ class Transcript final : public OutputSink {
   bool stream_;
 };
 
-/// Decodes all prompts. With `compare` the methods take turns prompt by prompt, so that drifts of the machine fall on both alike; the
-/// text that streams is the configured method's. False when the user interrupted it.
+/// Decodes all prompts. Interconnects and, with `compare`, methods take turns prompt by prompt, so that drifts of the machine fall on all
+/// alike; the text that streams is the configured method's under the first interconnect. False when the user interrupted it.
 bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, RunJournal& journal) {
   for (std::size_t prompt = 0; prompt < job.prompts().size(); ++prompt) {
-    for (const Method method : config.methods()) {
-      journal.begin_run(method, method == Method::kSpeculative ? config.decode.k : 0);
-      Transcript transcript(journal, progress, stream && method == config.decode.method);
-      if (!job.generate(method, prompt, transcript)) {
-        return false;
+    for (std::size_t link = 0; link < config.interconnects.size(); ++link) {
+      for (const Method method : config.methods()) {
+        journal.begin_run(method, method == Method::kSpeculative ? config.decode.k : 0, config.interconnects[link]);
+        Transcript transcript(journal, progress, stream && link == 0 && method == config.decode.method);
+        const bool complete = job.generate(method, link, prompt, transcript);
+        journal.add_modelled(job.modelled());
+        if (!complete) {
+          return false;
+        }
       }
     }
   }

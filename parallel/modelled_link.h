@@ -21,6 +21,18 @@ struct ModelledTotals {
   std::int64_t late = 0;
   double late_seconds = 0;      ///< by how much, in all
   double modelled_seconds = 0;  ///< that all of them should have taken
+
+  ModelledTotals& operator+=(const ModelledTotals& more) {
+    collectives += more.collectives;
+    late += more.late;
+    late_seconds += more.late_seconds;
+    modelled_seconds += more.modelled_seconds;
+    return *this;
+  }
+  friend ModelledTotals operator-(const ModelledTotals& a, const ModelledTotals& b) {
+    return {a.collectives - b.collectives, a.late - b.late, a.late_seconds - b.late_seconds,
+            a.modelled_seconds - b.modelled_seconds};
+  }
 };
 
 /// Puts a described interconnect on top of a real transport: a collective is done at max(real completion, arrival of the

@@ -22,6 +22,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  mpirun -np 8 specdec_dist --config chinchilla-like.yaml\n"
     "  mpirun -np 2 specdec_dist --config minimal.yaml --set decode.k=6 --prompt 'def main():'\n"
+    "  mpirun -np 2 specdec_dist --config minimal.yaml --set 'interconnect=[native, tpu-v4-chen]'\n"
+    "                                     (on the machine's own and on a described interconnect, side by side)\n"
     "  specdec_dist --target assets/manpy-11m --draft assets/manpy-2m --prompt-file notes.txt --json report.json\n"
     "  specdec_dist --target DIR --prompt-ids '3 14 15'          (a model without a tokenizer)\n"
     "All keys of a config, their defaults and ranges: specdec_dist --print-keys";

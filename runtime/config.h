@@ -9,6 +9,7 @@
 
 #include "backend/dtype.h"
 #include "models/config.h"
+#include "runtime/interconnect_choice.h"
 #include "runtime/sampler.h"
 
 namespace specdec {
@@ -34,10 +35,12 @@ struct RunConfig {
   DType dtype = DType::kBF16;
   std::string backend = "cpu";  ///< "cpu" or "reference"
   bool compare = false;
+  /// Under each of them every prompt is decoded, the one whose text is wanted first; at least one (native), each once.
+  std::vector<InterconnectChoice> interconnects = std::vector<InterconnectChoice>(1);
   std::vector<Prompt> prompts;
 
   struct Parallel {
-    std::string transport = "auto";  ///< "auto", "self", "mpi", "mpi-fast"
+    std::string transport = "auto";  ///< as make_communicator (parallel/transports.h) takes it
     std::int64_t threads = 1;        ///< compute threads a rank
     double deadline = 30.0;          ///< seconds without progress of an awaited rank
     bool agreement = true;           ///< compare the ranks once a round

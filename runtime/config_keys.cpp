@@ -12,7 +12,9 @@
 
 #include "backend/error.h"
 #include "models/utf8.h"
+#include "runtime/config_interconnects.h"
 #include "runtime/config_prompts.h"
+#include "runtime/interconnect_json.h"
 
 namespace specdec {
 namespace {
@@ -202,6 +204,30 @@ ConfigKey prompt_list() {
   return key;
 }
 
+ConfigKey interconnect_list() {
+  ConfigKey key;
+  key.name = "interconnect";
+  key.type = "name or list of names";
+  key.default_text = kNativeInterconnect;
+  key.accepts = "`native`, a preset of `configs/interconnects`, the path of such a file, or a list of them";
+  key.help =
+      "What messages between ranks take: the machine's own time, or at least that of a described interconnect "
+      "(`modelled` in all output). With a list everything runs under each of them.";
+  key.assign = [](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+    config.interconnects = read_interconnects(node, place);
+  };
+  key.write = [](const RunConfig& config) -> json {
+    json list = json::array();
+    for (const InterconnectChoice& choice : config.interconnects) list.push_back(interconnect_json(choice));
+    return list;
+  };
+  key.read = [](RunConfig& config, const json& value) {
+    config.interconnects.clear();
+    for (const json& item : value) config.interconnects.push_back(interconnect_from_json(item));
+  };
+  return key;
+}
+
 std::vector<ConfigKey> make_keys() {
   using std::int32_t;
   using std::int64_t;
@@ -219,6 +245,7 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(boolean("compare", "Run autoregressive and speculative decoding on the same prompts and compare.",
                          [](RunConfig& c) -> bool& { return c.compare; }));
   keys.back().default_text = "true with a draft, unless decode.method is autoregressive";
+  keys.push_back(interconnect_list());
   keys.push_back(prompt_list());
 
   keys.push_back(

@@ -35,8 +35,8 @@ Coordinator::Coordinator(Scorer& scorer, RoundChannel& channel, Drafter* drafter
 /// One prompt on its way.
 class Coordinator::Sequence {
  public:
-  Sequence(Coordinator& owner, std::uint32_t sequence, std::span<const Token> prompt_ids)
-      : owner_(owner), sequence_(sequence), text_(owner.tokenizer_, owner.rules_.stop) {
+  Sequence(Coordinator& owner, std::uint32_t sequence, std::span<const Token> prompt_ids, std::int32_t interconnect)
+      : owner_(owner), sequence_(sequence), interconnect_(interconnect), text_(owner.tokenizer_, owner.rules_.stop) {
     history_.assign(prompt_ids.begin(), prompt_ids.end());
     const std::int64_t room = owner.scorer_.context() - static_cast<std::int64_t>(history_.size());
     check(!history_.empty() && room > 0, "Coordinator: prompt empty or as long as the context");
@@ -74,6 +74,7 @@ class Coordinator::Sequence {
     round.number = 0;
     round.kept = 0;
     round.count = static_cast<std::int32_t>(history_.size());
+    round.interconnect = interconnect_;
     round.rows.clear();
     round.fingerprint.configuration = owner_.scorer_.agreement().configuration();
     owner_.channel_.exchange(round);
@@ -171,6 +172,7 @@ class Coordinator::Sequence {
 
   Coordinator& owner_;
   std::uint32_t sequence_;
+  std::int32_t interconnect_;
   TextStream text_;
   std::vector<Token> history_;  ///< prompt and all tokens that stand
   RunningHash cached_hash_;     ///< of the first cached_ tokens of history_
@@ -182,10 +184,10 @@ class Coordinator::Sequence {
 };
 
 bool Coordinator::generate(std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids,
-                           OutputSink& sink) {
+                           OutputSink& sink, std::int32_t interconnect) {
   const Span span(tracer_, kPrompt, sequence);
   sink.begin_output(prompt, prompt_ids);
-  return Sequence(*this, sequence, prompt_ids).run(sink) != "interrupted";
+  return Sequence(*this, sequence, prompt_ids, interconnect).run(sink) != "interrupted";
 }
 
 void end_job(RoundChannel& channel) {

@@ -44,8 +44,10 @@ class Coordinator {
   Coordinator(Scorer& scorer, RoundChannel& channel, Drafter* drafter, DraftLength& draft_length,
               const Tokenizer* tokenizer, EndRules rules, std::function<bool()> interrupted, Tracer* tracer = nullptr);
 
-  /// Continues one prompt (at least one token, fewer than the context). Returns false when the job was interrupted meanwhile.
-  bool generate(std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids, OutputSink& sink);
+  /// Continues one prompt (at least one token, fewer than the context), all messages under the job's interconnect number `interconnect`.
+  /// Returns false when the job was interrupted meanwhile.
+  bool generate(std::uint32_t sequence, const std::string& prompt, std::span<const Token> prompt_ids, OutputSink& sink,
+                std::int32_t interconnect = 0);
 
  private:
   class Sequence;

@@ -53,11 +53,13 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
          std::function<bool()> interrupted, Tracer* tracer)
     : config_(config),
       tracer_(tracer),
-      world_(world, tracer, 0),
-      target_group_(target_group, tracer, 1),
+      links_(world, target_group, config.interconnects, config.decode.seed),
+      world_(links_.control(), tracer, 0),
+      target_group_(links_.target_group(), tracer, 1),
       interrupted_(std::move(interrupted)),
       channel_(world_, progress, config.decode.k) {
   const Span span(tracer_, kLoad);
+  channel_.on_begin([this](const Round& round) { links_.take(static_cast<std::size_t>(round.interconnect)); });
   const Isa isa = agree_on_isa(world_, config_.parallel.isa, "parallel.isa");
   agree(world_, [&] {
     backend_ =
@@ -160,16 +162,18 @@ EndRules Job::end_rules() const {
           .stop = config_.decode.stop};
 }
 
-bool Job::generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink) {
+bool Job::generate(Method method, std::size_t interconnect, std::size_t index, const EndRules& rules,
+                   OutputSink& sink) {
   const Span span(tracer_, method == Method::kSpeculative ? kSpeculative : kAutoregressive);
   Drafter* const drafter = method == Method::kSpeculative && draft_ ? &draft_->drafter : nullptr;
   FixedDraftLength length(config_.decode.k);
   Coordinator coordinator(*scorer_, channel_, drafter, length, tokenizer_.get(), rules, interrupted_, tracer_);
-  return coordinator.generate(static_cast<std::uint32_t>(index), prompts_[index].text, prompts_[index].ids, sink);
+  return coordinator.generate(static_cast<std::uint32_t>(index), prompts_[index].text, prompts_[index].ids, sink,
+                              static_cast<std::int32_t>(interconnect));
 }
 
-bool Job::generate(Method method, std::size_t index, OutputSink& sink) {
-  return generate(method, index, end_rules(), sink);
+bool Job::generate(Method method, std::size_t interconnect, std::size_t index, OutputSink& sink) {
+  return generate(method, interconnect, index, end_rules(), sink);
 }
 
 void Job::warm_up() {
@@ -178,8 +182,10 @@ void Job::warm_up() {
   EndRules rules = end_rules();
   rules.max_new_tokens = std::min(rules.max_new_tokens, kTokens);
   NoSink sink;
-  for (const Method method : config_.methods()) {
-    generate(method, 0, rules, sink);
+  for (std::size_t i = 0; i < config_.interconnects.size(); ++i) {
+    for (const Method method : config_.methods()) {
+      generate(method, i, 0, rules, sink);
+    }
   }
 }
 

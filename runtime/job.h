@@ -15,6 +15,7 @@
 #include "runtime/config.h"
 #include "runtime/coordinator.h"
 #include "runtime/decision.h"
+#include "runtime/job_links.h"
 #include "runtime/record.h"
 #include "runtime/round.h"
 #include "runtime/scorer.h"
@@ -32,7 +33,8 @@ struct EncodedPrompt {
 /// one and calls the same functions. Errors of any rank are thrown on all (AgreedError).
 class Job {
  public:
-  /// `world`: all ranks, for control messages; `target_group`: the ranks that the target is cut over, with the same rank 0.
+  /// `world`: all ranks, for control messages; `target_group`: the ranks that the target is cut over, with the same rank 0. Both lie under
+  /// the interconnects of the config while a prompt is decoded, prefill included; loading and packing always take the machine's own time.
   /// `interrupted` is asked once a round on rank 0. `tracer` sees `world` as group 0 and `target_group` as group 1.
   Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
       std::function<bool()> interrupted, Tracer* tracer = nullptr);
@@ -43,9 +45,12 @@ class Job {
   /// What the job runs on, for reports; `hosts` of every rank.
   MachineRecord machine(const std::vector<std::string>& hosts) const;
 
-  /// On rank 0: continues prompt `index` with `method`, telling `sink`. False when the user interrupted it.
-  bool generate(Method method, std::size_t index, OutputSink& sink);
-  /// On rank 0: a few tokens of the first prompt with each method that will run, so that no measured round pays for first touches.
+  /// On rank 0: continues prompt `index` with `method` under `interconnect` (of RunConfig::interconnects), telling `sink`. False when the
+  /// user interrupted it.
+  bool generate(Method method, std::size_t interconnect, std::size_t index, OutputSink& sink);
+  /// What the interconnect of the last prompt, if modelled, did on this rank meanwhile.
+  ModelledTotals modelled() const { return links_.totals(); }
+  /// On rank 0: a few tokens of the first prompt in every way that will run, so that no measured round pays for first touches.
   void warm_up();
   /// On rank 0: lets the others leave follow().
   void end();
@@ -58,10 +63,11 @@ class Job {
   void load_draft_and_prompts();
   EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;
   EndRules end_rules() const;
-  bool generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink);
+  bool generate(Method method, std::size_t interconnect, std::size_t index, const EndRules& rules, OutputSink& sink);
 
   const RunConfig config_;
   Tracer* tracer_;
+  JobLinks links_;
   TimedCommunicator world_;
   TimedCommunicator target_group_;
   std::function<bool()> interrupted_;

@@ -23,15 +23,18 @@ OutputRecord& RunJournal::output() {
   return run().outputs.back();
 }
 
-void RunJournal::begin_run(Method method, std::int64_t k) {
+void RunJournal::begin_run(Method method, std::int64_t k, const InterconnectChoice& interconnect) {
   const std::scoped_lock lock(mutex_);
   ++revision_;
-  const auto known = std::ranges::find(job_.runs, name_of(method), &RunRecord::method);
+  const auto known = std::ranges::find_if(job_.runs, [&](const RunRecord& run) {
+    return run.method == name_of(method) && name_of(run.interconnect) == name_of(interconnect);
+  });
   run_ = static_cast<std::size_t>(known - job_.runs.begin());
   if (known == job_.runs.end()) {
     RunRecord record;
     record.method = name_of(method);
     record.k = k;
+    record.interconnect = interconnect;
     job_.runs.push_back(std::move(record));
   }
 }
@@ -71,6 +74,12 @@ void RunJournal::finish_output(std::string_view reason, std::string_view text_ta
   OutputRecord& record = output();
   record.text += text_tail;
   record.finish_reason = reason;
+}
+
+void RunJournal::add_modelled(const ModelledTotals& totals) {
+  const std::scoped_lock lock(mutex_);
+  ++revision_;
+  run().modelled += totals;
 }
 
 void RunJournal::finish(JobStatus status, std::string error) {

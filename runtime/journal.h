@@ -17,9 +17,9 @@ class RunJournal {
  public:
   explicit RunJournal(RunConfig config, MachineRecord machine = {});
 
-  /// What follows belongs to the run of `method`, which is begun with the first call: methods may take turns, prompt by prompt.
-  /// begin_output appends to that run, append and finish_output to its last output. Calls out of order throw kInternal.
-  void begin_run(Method method, std::int64_t k);
+  /// What follows belongs to the run of `method` under `interconnect`, which is begun with the first call: runs may take turns, prompt by
+  /// prompt. begin_output appends to that run, append and finish_output to its last output. Calls out of order throw kInternal.
+  void begin_run(Method method, std::int64_t k, const InterconnectChoice& interconnect = std::nullopt);
   void begin_output(std::string prompt, std::vector<Token> prompt_ids);
   /// Seconds of the prompt's prefill; set before the first append.
   void set_prefill(double seconds);
@@ -28,6 +28,9 @@ class RunJournal {
   void append(std::span<const Token> tokens, std::string_view text, const LoopRecord& loop);
   /// `text_tail`: what StreamDecoder::finish() still held.
   void finish_output(std::string_view reason, std::string_view text_tail = {});
+
+  /// What the modelled interconnect of this run did meanwhile; adds up.
+  void add_modelled(const ModelledTotals& totals);
 
   /// Ends the job: no output stays unfinished (those that run become "interrupted"). The first call counts: the decoding thread may go on
   /// for a moment after the watchdog has ended the job, and fail because of that.

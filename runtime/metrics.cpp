@@ -146,11 +146,13 @@ Comparison compare(const RunRecord* autoregressive, const RunRecord* speculative
   return out;
 }
 
-Comparison compare(const JobRecord& job) {
+Comparison compare(const JobRecord& job, const InterconnectChoice& interconnect) {
   const RunRecord* autoregressive = nullptr;
   const RunRecord* speculative = nullptr;
   for (const RunRecord& run : job.runs) {
-    (run.method == name_of(Method::kSpeculative) ? speculative : autoregressive) = &run;
+    if (name_of(run.interconnect) == name_of(interconnect)) {
+      (run.method == name_of(Method::kSpeculative) ? speculative : autoregressive) = &run;
+    }
   }
   return compare(autoregressive, speculative, job.config.decode.sampling.greedy());
 }

@@ -30,7 +30,7 @@ struct LoopSplit {
   double total = 0;
 };
 
-/// One method over all its prompts.
+/// One run over all its prompts.
 struct RunMetrics {
   std::int64_t prompts = 0;
   std::int64_t loops = 0;
@@ -80,7 +80,7 @@ inline constexpr std::int64_t kMaxBestK = 32;
 /// Empty figures where a run or its data is missing. `greedy`: whether both runs chose the argmax, so that their tokens must agree; an
 /// output that is unfinished in either run leaves `identical` empty.
 Comparison compare(const RunRecord* autoregressive, const RunRecord* speculative, bool greedy);
-/// Of the job's last run of each method.
-Comparison compare(const JobRecord& job);
+/// Of the job's runs under one interconnect.
+Comparison compare(const JobRecord& job, const InterconnectChoice& interconnect);
 
 }  // namespace specdec

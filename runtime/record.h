@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/config.h"
+#include "parallel/modelled_link.h"
 #include "runtime/config.h"
 
 /// What the decoding loop writes down, as plain data. metrics.h makes figures of it, report.h tables and JSON.
@@ -41,10 +42,13 @@ struct OutputRecord {
   std::vector<LoopRecord> loops;
 };
 
-/// One method over all prompts.
+/// One method under one interconnect over all prompts.
 struct RunRecord {
   std::string method;  ///< "autoregressive" or "speculative"
   std::int64_t k = 0;
+  InterconnectChoice interconnect;  ///< nothing: the machine's own, and all figures are measured
+  ModelledTotals
+      modelled;  ///< how the model kept its time on rank 0, prefill included, up to the last prompt that ended
   std::vector<OutputRecord> outputs;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -49,9 +50,61 @@ std::string split_line(const char* label, const RunMetrics& m, double LoopSplit:
                      share);
 }
 
-std::string split_table(const RunRecord& run, const RunMetrics& m) {
+/// Whether figures that are not this machine's own are in the report, so that each needs its label.
+bool any_modelled(const JobRecord& job) {
+  return std::ranges::any_of(job.config.interconnects, [](const InterconnectChoice& c) { return c.has_value(); });
+}
+
+std::string machine_lines(const JobRecord& job) {
+  const MachineRecord& machine = job.machine;
+  std::string text = fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n",
+                                 machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
+                                 machine.transport, machine.backend, machine.threads, machine.dtype);
+  for (const InterconnectChoice& choice : job.config.interconnects) {
+    if (choice) {
+      text += fmt::format("Interconnect {}, on top of the {} transport: {}\n", label_of(choice), machine.transport,
+                          choice->source);
+    }
+  }
+  return text + "\n";
+}
+
+std::string late(const RunRecord& run) {
+  return run.interconnect ? fmt::format("{} of {}", run.modelled.late, run.modelled.collectives) : "-";
+}
+
+/// One column a run.
+std::string run_table(const JobRecord& job, const std::vector<RunMetrics>& metrics) {
+  constexpr const char* kLabel = "{:<28}";
+  constexpr const char* kCell = " {:>24}";
+  const bool labelled = any_modelled(job);
+  std::string heading = fmt::format(kLabel, "");
+  std::string interconnects = heading;
+  std::string late_counts = fmt::format(kLabel, "late collectives");
+  for (const RunRecord& run : job.runs) {
+    const bool drafts = run.method == name_of(Method::kSpeculative);
+    heading += fmt::format(kCell, drafts ? fmt::format("{}, K={}", run.method, run.k) : run.method);
+    interconnects += fmt::format(kCell, label_of(run.interconnect));
+    late_counts += fmt::format(kCell, late(run));
+  }
+  std::string text = heading + "\n" + (labelled ? interconnects + "\n" : "");
+  for (const Row& row : rows()) {
+    text += fmt::format(kLabel, row.label);
+    for (const RunMetrics& m : metrics) text += fmt::format(kCell, row.cell(m));
+    text += "\n";
+  }
+  return text + (labelled ? late_counts + "\n" : "");
+}
+
+/// ", modelled NAME" where a report has such runs.
+std::string label_after(const JobRecord& job, const InterconnectChoice& choice) {
+  return any_modelled(job) ? ", " + label_of(choice) : "";
+}
+
+std::string split_table(const JobRecord& job, const RunRecord& run, const RunMetrics& m) {
   if (m.loops == 0) return {};
-  return fmt::format("\nA loop of {} decoding, mean of {}:\n", run.method, m.loops) +
+  return fmt::format("\nA loop of {} decoding{}, mean of {}:\n", run.method, label_after(job, run.interconnect),
+                     m.loops) +
          split_line("draft", m, &LoopSplit::draft) + split_line("broadcast", m, &LoopSplit::broadcast) +
          split_line("score, compute", m, &LoopSplit::score_compute) +
          split_line("score, all-reduce", m, &LoopSplit::score_all_reduce) +
@@ -59,10 +112,10 @@ std::string split_table(const RunRecord& run, const RunMetrics& m) {
          split_line("total", m, &LoopSplit::total);
 }
 
-std::string comparison_table(const Comparison& c) {
+std::string comparison_lines(const std::string& label, const Comparison& c) {
   std::string text = fmt::format(
-      "\nSpeed-up {}; over loops that no limit or stop cut {}, theorem 3.8 predicts {} (measured/predicted {}).\n",
-      figure(c.speedup), figure(c.full_speedup), figure(c.predicted_speedup), figure(c.measured_over_predicted));
+      "\nSpeed-up{}: {}; over loops that no limit or stop cut {}, theorem 3.8 predicts {} (measured/predicted {}).\n",
+      label, figure(c.speedup), figure(c.full_speedup), figure(c.predicted_speedup), figure(c.measured_over_predicted));
   if (c.best_k) text += fmt::format("Best K by theorem 3.8: {}, predicted {}.\n", *c.best_k, figure(c.best_speedup));
   if (c.identical) text += fmt::format("Greedy texts identical: {}.\n", *c.identical ? "yes" : "NO");
   return text;
@@ -84,31 +137,23 @@ std::string explain(const RunMetrics& autoregressive, const RunMetrics& speculat
 }
 
 std::string report_text(const JobRecord& job) {
-  const MachineRecord& machine = job.machine;
-  std::string text = fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n\n",
-                                 machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
-                                 machine.transport, machine.backend, machine.threads, machine.dtype);
   std::vector<RunMetrics> metrics;
-  std::string head = fmt::format("{:<28}", "");
-  for (const RunRecord& run : job.runs) {
-    metrics.push_back(measure(run));
-    const std::string title =
-        run.method == name_of(Method::kSpeculative) ? fmt::format("{}, K={}", run.method, run.k) : run.method;
-    head += fmt::format(" {:>24}", title);
-  }
-  text += head + "\n";
-  for (const Row& row : rows()) {
-    text += fmt::format("{:<28}", row.label);
-    for (const RunMetrics& m : metrics) text += fmt::format(" {:>24}", row.cell(m));
-    text += "\n";
-  }
-  for (std::size_t i = 0; i < metrics.size(); ++i) text += split_table(job.runs[i], metrics[i]);
-  if (job.runs.size() > 1) {
-    const Comparison comparison = compare(job);
-    text += comparison_table(comparison);
-    const bool last_is_speculative = job.runs.back().method == name_of(Method::kSpeculative);
-    text += last_is_speculative ? explain(metrics.front(), metrics.back(), comparison)
-                                : explain(metrics.back(), metrics.front(), comparison);
+  metrics.reserve(job.runs.size());
+  for (const RunRecord& run : job.runs) metrics.push_back(measure(run));
+  std::string text = machine_lines(job) + run_table(job, metrics);
+  for (std::size_t i = 0; i < metrics.size(); ++i) text += split_table(job, job.runs[i], metrics[i]);
+  for (const InterconnectChoice& choice : job.config.interconnects) {
+    const RunMetrics* alone = nullptr;
+    const RunMetrics* fast = nullptr;
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
+      if (name_of(job.runs[i].interconnect) == name_of(choice)) {
+        (job.runs[i].method == name_of(Method::kSpeculative) ? fast : alone) = &metrics[i];
+      }
+    }
+    if (alone != nullptr && fast != nullptr) {
+      const Comparison comparison = compare(job, choice);
+      text += comparison_lines(label_after(job, choice), comparison) + explain(*alone, *fast, comparison);
+    }
   }
   if (!job.error.empty()) text += fmt::format("\nEnded early: {}\n", job.error);
   return text;

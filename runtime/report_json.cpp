@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/config_keys.h"
+#include "runtime/interconnect_json.h"
 #include "runtime/metrics.h"
 #include "runtime/version.h"
 #include "runtime/whole_file.h"
@@ -73,10 +74,23 @@ json output_json(const OutputRecord& output) {
           {"prefill_ms", output.prefill * 1e3}};
 }
 
+json interconnect_name_json(const InterconnectChoice& choice) {
+  return {{"name", name_of(choice)}, {"modelled", choice.has_value()}};
+}
+
+json totals_json(const ModelledTotals& totals) {
+  return {{"total", totals.collectives}, {"late", totals.late}, {"late_seconds", totals.late_seconds}};
+}
+
 json run_json(const RunRecord& run) {
   json outputs = json::array();
   for (const OutputRecord& output : run.outputs) outputs.push_back(output_json(output));
-  return {{"method", run.method}, {"k", run.k}, {"outputs", outputs}, {"metrics", metrics_json(measure(run))}};
+  return {{"method", run.method},
+          {"k", run.k},
+          {"interconnect", interconnect_name_json(run.interconnect)},
+          {"collectives", run.interconnect ? totals_json(run.modelled) : json()},
+          {"outputs", outputs},
+          {"metrics", metrics_json(measure(run))}};
 }
 
 json comparison_json(const Comparison& c) {
@@ -92,9 +106,40 @@ json comparison_json(const Comparison& c) {
           {"loop_cost", nullable(c.loop_cost)}};
 }
 
-json machine_json(const MachineRecord& m) {
-  return {{"ranks", m.ranks},     {"hosts", m.hosts},         {"threads", m.threads},
-          {"backend", m.backend}, {"transport", m.transport}, {"dtype", m.dtype}};
+json comparisons_json(const JobRecord& job) {
+  json out = json::array();
+  for (const InterconnectChoice& choice : job.config.interconnects) {
+    json comparison = comparison_json(compare(job, choice));
+    comparison["interconnect"] = interconnect_name_json(choice);
+    out.push_back(std::move(comparison));
+  }
+  return out;
+}
+
+/// The job's interconnects with what their models did in all runs.
+json interconnects_json(const JobRecord& job) {
+  json out = json::array();
+  for (const InterconnectChoice& choice : job.config.interconnects) {
+    ModelledTotals sum;
+    for (const RunRecord& run : job.runs) {
+      if (name_of(run.interconnect) == name_of(choice)) sum += run.modelled;
+    }
+    json interconnect = interconnect_json(choice);
+    interconnect["collectives"] = choice ? totals_json(sum) : json();
+    out.push_back(std::move(interconnect));
+  }
+  return out;
+}
+
+json machine_json(const JobRecord& job) {
+  const MachineRecord& m = job.machine;
+  return {{"ranks", m.ranks},
+          {"hosts", m.hosts},
+          {"threads", m.threads},
+          {"backend", m.backend},
+          {"transport", m.transport},
+          {"dtype", m.dtype},
+          {"interconnects", interconnects_json(job)}};
 }
 
 const char* status_name(JobStatus status) {
@@ -118,15 +163,17 @@ std::string report_json(const JobRecord& job) {
   for (const ConfigKey& key : config_keys()) config[key.name] = key.write(job.config);
   json runs = json::array();
   for (const RunRecord& run : job.runs) runs.push_back(run_json(run));
+  const json comparisons = comparisons_json(job);
   const json out = {{"schema", "specdec.run"},
                     {"version", kReportVersion},
                     {"program", version_text("specdec_dist")},
                     {"status", status_name(job.status)},
                     {"error", job.error.empty() ? json() : json(job.error)},
-                    {"machine", machine_json(job.machine)},
+                    {"machine", machine_json(job)},
                     {"config", config},
                     {"runs", runs},
-                    {"comparison", comparison_json(compare(job))}};
+                    {"comparison", comparisons.front()},
+                    {"comparisons", comparisons}};
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

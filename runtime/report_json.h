@@ -9,7 +9,7 @@ namespace specdec {
 
 /// Version of the JSON report's schema, docs/report.schema.json: raised when a field changes its meaning or goes; new fields alone
 /// leave it.
-inline constexpr int kReportVersion = 1;
+inline constexpr int kReportVersion = 2;
 
 /// The report of a job, ended or not, as JSON that docs/report.schema.json describes. Text that is not UTF-8 has its bad bytes replaced
 /// by U+FFFD.

@@ -16,10 +16,12 @@ struct WireHeader {
   std::uint32_t number;
   std::int32_t kept;
   std::int32_t count;
+  std::int32_t interconnect;
   std::int32_t rows;
+  std::int32_t unused = 0;  // a fingerprint begins on eight bytes
   Fingerprint fingerprint;
 };
-static_assert(sizeof(WireHeader) == 56 && sizeof(RoundRow) == 12, "the wire format has no padding");
+static_assert(sizeof(WireHeader) == 64 && sizeof(RoundRow) == 12, "the wire format has no padding");
 
 std::uint64_t pair_of(std::uint32_t low, std::uint32_t high) { return low | std::uint64_t{high} << 32; }
 
@@ -30,6 +32,7 @@ std::uint64_t hash_of(const Round& round) {
   hash.add(pair_of(static_cast<std::uint32_t>(round.action), round.sequence));
   hash.add(pair_of(round.number, static_cast<std::uint32_t>(round.kept)));
   hash.add(pair_of(static_cast<std::uint32_t>(round.count), static_cast<std::uint32_t>(round.rows.size())));
+  hash.add(static_cast<std::uint32_t>(round.interconnect));
   for (const RoundRow& row : round.rows) {
     hash.add(pair_of(static_cast<std::uint32_t>(row.token), static_cast<std::uint32_t>(row.parent)));
     hash.add(std::bit_cast<std::uint32_t>(row.q));
@@ -54,6 +57,7 @@ void RoundChannel::exchange(Round& round) {
                             .number = round.number,
                             .kept = round.kept,
                             .count = round.count,
+                            .interconnect = round.interconnect,
                             .rows = static_cast<std::int32_t>(round.rows.size()),
                             .fingerprint = round.fingerprint};
     std::memcpy(wire_.data(), &header, sizeof header);
@@ -72,10 +76,14 @@ void RoundChannel::exchange(Round& round) {
     round.number = header.number;
     round.kept = header.kept;
     round.count = header.count;
+    round.interconnect = header.interconnect;
     round.fingerprint = header.fingerprint;
     round.rows.resize(static_cast<std::size_t>(header.rows));
     const auto rows = std::as_writable_bytes(std::span(round.rows));
     std::copy_n(wire_.begin() + sizeof header, rows.size(), rows.begin());
+  }
+  if (round.action == RoundAction::kBegin) {
+    begun_(round);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,9 +30,11 @@ struct RoundRow {
 struct Round {
   RoundAction action = RoundAction::kEnd;
   std::uint32_t sequence = 0;
-  std::uint32_t number = 0;    ///< round within the sequence, from 0
-  std::int32_t kept = 0;       ///< how many rows of the last pass stand; all ranks commit these first
-  std::int32_t count = 0;      ///< kBegin: tokens of the prompt
+  std::uint32_t number = 0;  ///< round within the sequence, from 0
+  std::int32_t kept = 0;     ///< how many rows of the last pass stand; all ranks commit these first
+  std::int32_t count = 0;    ///< kBegin: tokens of the prompt
+  /// kBegin: which of the job's interconnects all messages take from now on (RunConfig::interconnects).
+  std::int32_t interconnect = 0;
   std::vector<RoundRow> rows;  ///< kScore: 1 + K of them
   Fingerprint fingerprint;     ///< what rank 0 holds; every rank compares (agreement.h)
 
@@ -51,6 +54,8 @@ class RoundChannel {
 
   /// On rank 0 completes `round` with its hash and sends it; on the others overwrites it with what rank 0 sent.
   void exchange(Round& round);
+  /// `begun` is called on every rank as soon as it has exchanged a kBegin, with the round; the prompt is what follows.
+  void on_begin(std::function<void(const Round&)> begun) { begun_ = std::move(begun); }
   /// The prompt that follows a kBegin; `tokens` has the announced size on every rank.
   void exchange_prompt(std::span<Token> tokens);
 
@@ -63,6 +68,7 @@ class RoundChannel {
   std::int64_t max_drafted_;
   std::uint64_t exchanged_ = 0;
   std::vector<std::byte> wire_;
+  std::function<void(const Round&)> begun_ = [](const Round&) {};
 };
 
 }  // namespace specdec

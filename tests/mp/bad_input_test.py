@@ -143,6 +143,33 @@ def broken_yaml(place):
     place.refuses_config("target: x\nprompts: [a\ndecode: {\n", "run.yaml:")
 
 
+@case(together=True)
+def misspelt_interconnect(place):
+    place.refuses_set("interconnect=tpu-v4-chem", "interconnect", "'tpu-v4-chem'", "'tpu-v4-chen'")
+
+
+@case()
+def interconnect_twice(place):
+    place.refuses_set("interconnect=[tpu-v4-chen, native, tpu-v4-chen]", "interconnect", "'tpu-v4-chen' twice")
+
+
+@case()
+def missing_interconnect_file(place):
+    place.refuses_set("interconnect=./nowhere.yaml", "interconnect", "nowhere.yaml")
+
+
+@case()
+def interconnect_that_calls_itself_native(place):
+    place.write("wires.yaml", "name: native\nsource: a test\nalgorithm: ring\nlatency_us: 1\nbandwidth_GBps: 1\n")
+    place.refuses_set("interconnect=./wires.yaml", "interconnect", "wires.yaml", "'native'")
+
+
+@case()
+def broken_interconnect_file(place):
+    place.write("wires.yaml", "source: a test\nalgorithm: telepathy\nlatency_us: 1\nbandwidth_GBps: 1\n")
+    place.refuses_set("interconnect=./wires.yaml", "interconnect", "wires.yaml:2", "telepathy")
+
+
 @case()
 def binary_config(place):
     place.refuses_config(b"target: x\n\0\xff", "run.yaml:2", "NUL")

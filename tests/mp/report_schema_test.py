@@ -66,7 +66,7 @@ def report_of(options, *settings, prompts=2, strike=None):
 
 def complete(options):
     for settings in (("decode.temperature=0", "compare=true"), ("decode.temperature=0.8", "compare=true"), ("compare=false",),
-                     ("decode.k=0", "compare=true")):
+                     ("decode.k=0", "compare=true"), ("compare=true", "interconnect=[native, tpu-v4-chen]")):
         run, report = report_of(options, "decode.max_new_tokens=24", *settings)
         run.expect(report["status"] == "ok", f"the status is {report['status']!r}")
         compared = report["comparison"]["speedup"] is not None
@@ -98,6 +98,7 @@ def planted_faults_are_found(options):
     expect_found("no comparison", lambda report: report.pop("comparison"))
     expect_found("an undocumented field", lambda report: report["machine"].update(colour="red"))
     for at, _ in enumerate(good["runs"]):
+        expect_found("a run of an unknown interconnect", lambda report, at=at: report["runs"][at].pop("interconnect"))
         expect_found("a fraction of a token", lambda report, at=at: report["runs"][at]["metrics"].update(tokens=1.5))
         expect_found("no token_ids", lambda report, at=at: report["runs"][at]["outputs"][0].pop("token_ids"))
         expect_found("a token_id that is text", lambda report, at=at: report["runs"][at]["outputs"][1]["token_ids"].append("7"))

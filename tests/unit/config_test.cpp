@@ -35,6 +35,7 @@ std::string parse_error(const std::string& yaml) {
 TEST(Config, ReadsEveryKey) {
   const RunConfig run = parse_config(
                             "target: a/b\ndraft: c\ndtype: f32\nbackend: reference\ncompare: true\n"
+                            "interconnect: [tpu-v4-chen, native]\n"
                             "prompts: [one, {text: two}, {ids: [3, 14]}]\n"
                             "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2}\n"
                             "decode: {method: autoregressive, k: 6, temperature: 0.8, top_k: 40, top_p: 0.95,\n"
@@ -46,6 +47,10 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(run.dtype, DType::kF32);
   EXPECT_EQ(run.backend, "reference");
   EXPECT_TRUE(run.compare);
+  ASSERT_EQ(run.interconnects.size(), 2U);
+  EXPECT_EQ(label_of(run.interconnects[0]), "modelled tpu-v4-chen");
+  EXPECT_GT(run.interconnects[0]->all_reduce(4096, 16), 0);
+  EXPECT_EQ(label_of(run.interconnects[1]), "native");
   ASSERT_EQ(run.prompts.size(), 3U);
   EXPECT_EQ(run.prompts[1].text, "two");
   EXPECT_EQ(run.prompts[2].ids, (std::vector<Token>{3, 14}));
@@ -104,6 +109,14 @@ TEST(Config, ErrorsNameLineKeyFoundAndExpected) {
       {"prompts: text\n", "f.yaml:1: prompts: found 'text', expected a list of prompts"},
       {"prompts:\n  - txt: a\n", "f.yaml:2: unknown key 'prompts[0].txt'; did you mean 'text'?"},
       {"prompts: [{ids: [1, -2]}]\n", "f.yaml:1: prompts[0].ids: found '-2', expected a token id from 0 to 2147483647"},
+      {"target: a\ninterconnect: []\n",
+       "f.yaml:2: interconnect: found an empty list, expected native, a preset, the path of a file, or a list of them"},
+      {"interconnect: {native: 1}\n",
+       "f.yaml:1: interconnect: found a map, expected native, a preset, the path of a file, or a list of them"},
+      {"interconnect:\n",
+       "f.yaml:1: interconnect: found nothing, expected native, a preset, the path of a file, or a list of them"},
+      {"interconnect:\n  - native\n  - tpu-v4-chen\n  - native\n",
+       "f.yaml:4: interconnect: found 'native' twice, expected each interconnect once"},
       {"- a\n", "f.yaml: found a list, expected a map of keys"},
       {"", "f.yaml: found nothing, expected a map of keys"},
       {"target: a\n---\ntarget: b\n", "f.yaml: found 2 YAML documents, expected one"},
@@ -111,6 +124,29 @@ TEST(Config, ErrorsNameLineKeyFoundAndExpected) {
       {"target: a\nx: \xff\n", "f.yaml:2: found a byte that is not UTF-8, expected YAML text"},
   };
   for (const auto& [yaml, expected] : cases) EXPECT_EQ(parse_error(yaml), expected) << yaml;
+}
+
+TEST(Config, InterconnectIsOneOrAList) {
+  const auto read = [](const std::string& value) {
+    std::vector<std::string> labels;
+    for (const auto& choice : parse_config("interconnect: " + value + "\n", "f.yaml", ".").run.interconnects) {
+      labels.push_back(label_of(choice));
+    }
+    return labels;
+  };
+  using Labels = std::vector<std::string>;
+  ASSERT_EQ(RunConfig{}.interconnects.size(), 1U);
+  EXPECT_EQ(label_of(RunConfig{}.interconnects[0]), "native");
+  EXPECT_EQ(read("native"), Labels{"native"});
+  EXPECT_EQ(read("tpu-v4-chen"), Labels{"modelled tpu-v4-chen"});
+  EXPECT_EQ(read("[tpu-v4-chen, native]"), (Labels{"modelled tpu-v4-chen", "native"}));
+  LoadedConfig config;
+  set_key(config, "interconnect=[native, tpu-v4-chen]");
+  EXPECT_EQ(config.run.interconnects.size(), 2U);
+  const std::string unknown = parse_error("target: a\ninterconnect: [native, tpu-v4-chem]\n");
+  EXPECT_THAT(unknown, testing::StartsWith("f.yaml:2: interconnect: "));
+  EXPECT_THAT(unknown, HasSubstr("'tpu-v4-chem'"));
+  EXPECT_THAT(unknown, HasSubstr("did you mean 'tpu-v4-chen'?"));
 }
 
 TEST(Config, BrokenYamlNamesItsLine) {
@@ -168,10 +204,27 @@ TEST(Config, PageIsTheCode) {
 }
 
 TEST(Config, ShippedFilesLoad) {
-  for (const char* name : {"chinchilla-like", "minimal", "gpt2-pair", "llama-pair"}) {
+  for (const char* name :
+       {"chinchilla-like", "chinchilla-like-native", "chinchilla-like-both", "minimal", "gpt2-pair", "llama-pair"}) {
     LoadedConfig config = load_config(std::string(SPECDEC_SOURCE_DIR "/configs/") + name + ".yaml");
     complete(config);
     EXPECT_TRUE(config.run.compare) << name;
+  }
+}
+
+/// They repeat the main job's prompts and settings, so that each file can be read as it stands.
+TEST(Config, SiblingsOfTheMainJobDifferInTheirInterconnectAlone) {
+  const auto load = [](const std::string& name) {
+    return load_config(SPECDEC_SOURCE_DIR "/configs/" + name + ".yaml").run;
+  };
+  RunConfig main = load("chinchilla-like");
+  EXPECT_EQ(label_of(main.interconnects.at(0)), "modelled tpu-v4-chen");
+  EXPECT_EQ(load("chinchilla-like-both").interconnects.size(), 2U);
+  for (const char* name : {"chinchilla-like-native", "chinchilla-like-both"}) {
+    RunConfig sibling = load(name);
+    EXPECT_NE(serialise(sibling), serialise(main)) << name;
+    sibling.interconnects = main.interconnects;
+    EXPECT_EQ(serialise(sibling), serialise(main)) << name;
   }
 }
 

@@ -59,6 +59,40 @@ RunConfig greedy() {
   return config;
 }
 
+/// What no figure of this machine can be mistaken for.
+Interconnect described() {
+  return {.name = "slow-wire",
+          .source = "a test",
+          .link = {.algorithm = LinkAlgorithm::kRing, .latency = 1.1e-6, .bandwidth = 1e9 / 3},
+          .node = Link{.algorithm = LinkAlgorithm::kOneShot, .latency = 0.3e-6, .bandwidth = 7e9},
+          .ranks_per_node = 4,
+          .overhead = 1e-7,
+          .multiplier = 1.25,
+          .jitter = {.sigma = 0.1, .tail_probability = 0.01, .tail_mean = 1e-5}};
+}
+
+/// Both methods natively and, at half the speed, under a modelled interconnect, in turns.
+JobRecord side_by_side() {
+  RunConfig config = greedy();
+  config.interconnects = {described(), std::nullopt};
+  RunJournal journal(config, {.ranks = 8, .hosts = {"a"}, .transport = "shm"});
+  const std::vector<Token> one = {1};
+  for (const InterconnectChoice& choice : config.interconnects) {
+    for (const Method method : {Method::kSpeculative, Method::kAutoregressive}) {
+      const bool fast = method == Method::kSpeculative;
+      journal.begin_run(method, fast ? 1 : 0, choice);
+      journal.begin_output("p", {7});
+      journal.append(one, "a",
+                     loop(fast ? 1 : 0, 0, (fast ? 0.010 : 0.020) * (choice ? 3 : 1) / (choice && fast ? 2 : 1)));
+      journal.finish_output("length");
+      journal.add_modelled(choice ? ModelledTotals{.collectives = 20, .late = fast ? 3 : 4, .late_seconds = 0.5}
+                                  : ModelledTotals{});
+    }
+  }
+  journal.finish(JobStatus::kOk);
+  return journal.snapshot();
+}
+
 /// As much of JSON Schema as docs/report.schema.json uses. Adds "PATH: why" for each thing that does not fit, and each field of an
 /// object with properties that the schema does not name.
 class SchemaChecker {
@@ -147,7 +181,7 @@ TEST(ReportJson, Fields) {
   journal.finish(JobStatus::kOk);
   const json report = json::parse(report_json(journal.snapshot()));
   EXPECT_EQ(report["schema"], "specdec.run");
-  EXPECT_EQ(report["version"], 1);
+  EXPECT_EQ(report["version"], 2);
   EXPECT_EQ(report["status"], "ok");
   ASSERT_EQ(report["runs"].size(), 2U);
   const json& run = report["runs"][1];
@@ -160,6 +194,35 @@ TEST(ReportJson, Fields) {
   EXPECT_DOUBLE_EQ(report["comparison"]["speedup"], 1.25);
   EXPECT_EQ(report["comparison"]["identical"], true);
   EXPECT_EQ(report["config"].size(), config_keys().size());
+}
+
+TEST(ReportJson, SaysWhichFiguresAreModelled) {
+  const json report = json::parse(report_json(side_by_side()));
+  EXPECT_THAT(schema_problems(report), ::testing::IsEmpty());
+  const json& runs = report["runs"];
+  ASSERT_EQ(runs.size(), 4U) << "a run under another interconnect is another run";
+  const json modelled = {{"name", "slow-wire"}, {"modelled", true}};
+  const json native = {{"name", "native"}, {"modelled", false}};
+  EXPECT_EQ(runs[0]["interconnect"], modelled);
+  EXPECT_EQ(runs[0]["collectives"], json({{"total", 20}, {"late", 3}, {"late_seconds", 0.5}}));
+  EXPECT_EQ(runs[3]["interconnect"], native);
+  EXPECT_TRUE(runs[3]["collectives"].is_null()) << "a native run has no model to be late for";
+
+  const json& interconnects = report["machine"]["interconnects"];
+  ASSERT_EQ(interconnects.size(), 2U);
+  EXPECT_EQ(interconnects[0]["name"], "slow-wire");
+  EXPECT_EQ(interconnects[0]["collectives"], json({{"total", 40}, {"late", 7}, {"late_seconds", 1.0}}));
+  EXPECT_EQ(interconnects[0]["model"]["link"]["latency_seconds"], 1.1e-6);
+  EXPECT_EQ(interconnects[0]["model"]["node"]["algorithm"], "one-shot");
+  EXPECT_TRUE(interconnects[1]["model"].is_null());
+
+  const json& comparisons = report["comparisons"];
+  ASSERT_EQ(comparisons.size(), 2U);
+  EXPECT_EQ(comparisons[0]["interconnect"], modelled);
+  EXPECT_EQ(comparisons[1]["interconnect"], native);
+  EXPECT_DOUBLE_EQ(comparisons[0]["speedup"], 4) << "of modelled runs alone";
+  EXPECT_DOUBLE_EQ(comparisons[1]["speedup"], 2) << "of native runs alone";
+  EXPECT_EQ(report["comparison"], comparisons[0]);
 }
 
 TEST(ReportJson, BadBytesBecomeReplacementCharacters) {
@@ -285,6 +348,19 @@ TEST(Journal, RefusesCallsOutOfOrder) {
   EXPECT_THROW(journal.append({}, "", {}), Error);
 }
 
+TEST(Report, LabelsEveryModelledFigure) {
+  const std::string text = report_text(side_by_side());
+  EXPECT_THAT(text, HasSubstr("Interconnect modelled slow-wire, on top of the shm transport: a test\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("speculative, K=1 +autoregressive +speculative, K=1 +autoregressive\n"
+                                             " +modelled slow-wire +modelled slow-wire +native +native\n"
+                                             "ms per token +15 +60 +10 +20\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("late collectives +3 of 20 +4 of 20 +- +-\n"));
+  EXPECT_THAT(text, HasSubstr("A loop of speculative decoding, modelled slow-wire, mean of 1:"));
+  EXPECT_THAT(text, HasSubstr("A loop of autoregressive decoding, native, mean of 1:"));
+  EXPECT_THAT(text, HasSubstr("Speed-up, modelled slow-wire: 4;"));
+  EXPECT_THAT(text, HasSubstr("Speed-up, native: 2;"));
+}
+
 TEST(Report, SaysHowMuchAndWhy) {
   RunJournal journal(
       greedy(),
@@ -293,7 +369,8 @@ TEST(Report, SaysHowMuchAndWhy) {
   const std::string text = report_text(journal.snapshot());
   EXPECT_THAT(text, HasSubstr("8 ranks on a, b (mpi transport), cpu (x), threads a rank: 1, weights in bf16"));
   EXPECT_THAT(text, ::testing::ContainsRegex("ms per token +10 +8\n"));
-  EXPECT_THAT(text, HasSubstr("Speed-up 1.25"));
+  EXPECT_THAT(text, HasSubstr("Speed-up: 1.25"));
+  EXPECT_THAT(text, Not(HasSubstr("native"))) << "a job that is all measured needs no label";
   EXPECT_THAT(text, HasSubstr("Greedy texts identical: yes"));
   EXPECT_THAT(
       text,

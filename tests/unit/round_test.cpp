@@ -11,17 +11,18 @@ namespace {
 
 /// Several rounds in a row, longer and shorter ones, as rank 0 sends them.
 std::vector<Round> some_rounds() {
-  return {{.action = RoundAction::kBegin, .sequence = 7, .number = 0, .kept = 0, .count = 3, .rows = {}},
-          {.action = RoundAction::kScore,
-           .sequence = 7,
-           .number = 1,
-           .kept = 2,
-           .count = 3,
-           .rows = {{.token = 11, .parent = -1, .q = 0},
-                    {.token = 12, .parent = 0, .q = 0.25F},
-                    {.token = 13, .parent = 1, .q = 1}}},
-          {.action = RoundAction::kScore, .sequence = 7, .number = 2, .kept = 3, .count = 3, .rows = {{.token = 14}}},
-          {.action = RoundAction::kEnd, .rows = {}}};
+  return {
+      {.action = RoundAction::kBegin, .sequence = 7, .number = 0, .kept = 0, .count = 3, .interconnect = 2, .rows = {}},
+      {.action = RoundAction::kScore,
+       .sequence = 7,
+       .number = 1,
+       .kept = 2,
+       .count = 3,
+       .rows = {{.token = 11, .parent = -1, .q = 0},
+                {.token = 12, .parent = 0, .q = 0.25F},
+                {.token = 13, .parent = 1, .q = 1}}},
+      {.action = RoundAction::kScore, .sequence = 7, .number = 2, .kept = 3, .count = 3, .rows = {{.token = 14}}},
+      {.action = RoundAction::kEnd, .rows = {}}};
 }
 
 void expect_same(const Round& found, const Round& expected) {
@@ -30,6 +31,7 @@ void expect_same(const Round& found, const Round& expected) {
   EXPECT_EQ(found.number, expected.number);
   EXPECT_EQ(found.kept, expected.kept);
   EXPECT_EQ(found.count, expected.count);
+  EXPECT_EQ(found.interconnect, expected.interconnect);
   ASSERT_EQ(found.rows.size(), expected.rows.size());
   for (std::size_t i = 0; i < expected.rows.size(); ++i) {
     EXPECT_EQ(found.rows[i].token, expected.rows[i].token);
@@ -52,6 +54,23 @@ TEST(RoundChannel, CarriesWhatRankZeroSays) {
       expect_same(round, expected);
       EXPECT_EQ(progress.snapshot().round, ++exchanged) << "the watchdog sees how far the job is";
     }
+  });
+}
+
+TEST(RoundChannel, EveryRankHearsThatASequenceBegins) {
+  run_ranks(3, [](Communicator& group) {
+    Progress progress;
+    RoundChannel channel(group, progress, 2);
+    std::vector<std::int32_t> begun;
+    channel.on_begin([&](const Round& round) { begun.push_back(round.interconnect); });
+    Round round;
+    for (const Round& expected : some_rounds()) {
+      if (channel.is_root()) {
+        round = expected;
+      }
+      channel.exchange(round);
+    }
+    EXPECT_EQ(begun, std::vector<std::int32_t>{2});
   });
 }
 

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "parallel/interconnect.h"
+
+namespace specdec {
+
+/// What the messages of a run take: a described interconnect, or nothing for the machine's own (`native`).
+using InterconnectChoice = std::optional<Interconnect>;
+
+inline constexpr const char* kNativeInterconnect = "native";
+
+/// As written in a config and in reports.
+inline std::string name_of(const InterconnectChoice& choice) { return choice ? choice->name : kNativeInterconnect; }
+/// For tables: "native" or "modelled NAME".
+inline std::string label_of(const InterconnectChoice& choice) { return (choice ? "modelled " : "") + name_of(choice); }
+
+}  // namespace specdec
