@@ -21,6 +21,12 @@ std::string beside_config(const std::string& name, const ConfigPlace& place) {
   return is_path && std::filesystem::is_regular_file(path, error) ? path.string() : name;
 }
 
+/// What is wrong inside a file begins with the file's name.
+std::string with_key(const std::string& what) {
+  const std::string key = std::string(kKey) + ": ";
+  return what.starts_with(key) ? what : key + what;
+}
+
 InterconnectChoice read_interconnect(const YAML::Node& node, const ConfigPlace& place) {
   if (!node.IsScalar() || node.Scalar().empty()) reject(place, node, kKey, describe(node), kExpected);
   if (node.Scalar() == kNativeInterconnect) return std::nullopt;
@@ -32,7 +38,7 @@ InterconnectChoice read_interconnect(const YAML::Node& node, const ConfigPlace& 
     }
     return interconnect;
   } catch (const Error& error) {
-    throw Error(error.kind(), place.at(node, "") + error.what(), error.where());
+    throw Error(error.kind(), place.at(node, "") + with_key(error.what()), error.where());
   }
 }
 
