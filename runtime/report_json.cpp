@@ -79,7 +79,10 @@ json interconnect_name_json(const InterconnectChoice& choice) {
 }
 
 json totals_json(const ModelledTotals& totals) {
-  return {{"total", totals.collectives}, {"late", totals.late}, {"late_seconds", totals.late_seconds}};
+  return {{"total", totals.collectives},
+          {"late", totals.late},
+          {"late_seconds", totals.late_seconds},
+          {"modelled_seconds", totals.modelled_seconds}};
 }
 
 json run_json(const RunRecord& run) {

@@ -85,8 +85,9 @@ JobRecord side_by_side() {
       journal.append(one, "a",
                      loop(fast ? 1 : 0, 0, (fast ? 0.010 : 0.020) * (choice ? 3 : 1) / (choice && fast ? 2 : 1)));
       journal.finish_output("length");
-      journal.add_modelled(choice ? ModelledTotals{.collectives = 20, .late = fast ? 3 : 4, .late_seconds = 0.5}
-                                  : ModelledTotals{});
+      journal.add_modelled(
+          choice ? ModelledTotals{.collectives = 20, .late = fast ? 3 : 4, .late_seconds = 0.5, .modelled_seconds = 2}
+                 : ModelledTotals{});
     }
   }
   journal.finish(JobStatus::kOk);
@@ -204,14 +205,16 @@ TEST(ReportJson, SaysWhichFiguresAreModelled) {
   const json modelled = {{"name", "slow-wire"}, {"modelled", true}};
   const json native = {{"name", "native"}, {"modelled", false}};
   EXPECT_EQ(runs[0]["interconnect"], modelled);
-  EXPECT_EQ(runs[0]["collectives"], json({{"total", 20}, {"late", 3}, {"late_seconds", 0.5}}));
+  EXPECT_EQ(runs[0]["collectives"],
+            json({{"total", 20}, {"late", 3}, {"late_seconds", 0.5}, {"modelled_seconds", 2.0}}));
   EXPECT_EQ(runs[3]["interconnect"], native);
   EXPECT_TRUE(runs[3]["collectives"].is_null()) << "a native run has no model to be late for";
 
   const json& interconnects = report["machine"]["interconnects"];
   ASSERT_EQ(interconnects.size(), 2U);
   EXPECT_EQ(interconnects[0]["name"], "slow-wire");
-  EXPECT_EQ(interconnects[0]["collectives"], json({{"total", 40}, {"late", 7}, {"late_seconds", 1.0}}));
+  EXPECT_EQ(interconnects[0]["collectives"],
+            json({{"total", 40}, {"late", 7}, {"late_seconds", 1.0}, {"modelled_seconds", 4.0}}));
   EXPECT_EQ(interconnects[0]["model"]["link"]["latency_seconds"], 1.1e-6);
   EXPECT_EQ(interconnects[0]["model"]["node"]["algorithm"], "one-shot");
   EXPECT_TRUE(interconnects[1]["model"].is_null());
