@@ -1,21 +1,30 @@
 #include "parallel/mpi_session.h"
 
+#include <arpa/inet.h>
 #include <mpi.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "parallel/agree.h"
 #include "parallel/mpi_check.h"
+#include "parallel/mpi_communicator.h"
+#include "parallel/mpi_variable.h"
+#include "parallel/network_interface.h"
 #include "parallel/peer.h"
 #include "parallel/transports.h"
 
 namespace specdec {
 namespace {
+
+constexpr const char* kInterfaceVariable = "SPECDEC_INTERFACE";
 
 /// Host of every rank, the same list everywhere.
 std::vector<std::string> host_names(int size) {
@@ -45,8 +54,32 @@ bool on_one_host(int size) {
   return all_alone == 1;
 }
 
+/// The address that the watchdog's sockets of this host are bound to, if any. What stays on one host needs no interface.
+std::optional<std::uint32_t> control_address(bool one_host, const std::string& host) {
+  if (one_host) {
+    return htonl(INADDR_LOOPBACK);
+  }
+  const char* const own = std::getenv(kInterfaceVariable);
+  const bool named = own != nullptr && *own != '\0';
+  return select_address(interface_addresses(), named ? own : mpi_variable("btl_tcp_if_include"),
+                        std::string(named ? kInterfaceVariable : "btl_tcp_if_include") + " on " + host);
+}
+
+/// Open MPI's TCP keeps to the interface that our sockets are told to keep to, unless it was told another. A name that this host does
+/// not have is left for watch() to refuse: MPI must run for the ranks to agree on that.
+void pass_interface_on() {
+  const char* const own = std::getenv(kInterfaceVariable);
+  try {
+    if (own != nullptr && select_address(interface_addresses(), own, kInterfaceVariable)) {
+      setenv("OMPI_MCA_btl_tcp_if_include", own, 0);
+    }
+  } catch (const Error&) {
+  }
+}
+
 /// The sockets of the watchdogs: on rank 0 to every worker, on a worker to rank 0.
-std::vector<Peer> contact_peers(int rank, int size) {
+std::vector<Peer> contact_peers(int rank, const std::vector<std::string>& hosts, Progress& progress) {
+  const int size = static_cast<int>(hosts.size());
   std::vector<Peer> peers;
   if (size == 1) {
     return peers;
@@ -56,14 +89,16 @@ std::vector<Peer> contact_peers(int rank, int size) {
     mpi_check(MPI_Bcast(&endpoint, sizeof endpoint, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
   };
   const bool one_host = on_one_host(size);
+  MpiCommunicator world(MPI_Comm_c2f(MPI_COMM_WORLD), MpiReduction::kTree, progress);
+  const auto address = agree(world, [&] { return control_address(one_host, hosts[rank]); });
   if (rank == 0) {
-    PeerListener listener(one_host);
+    PeerListener listener(address);
     endpoint = listener.endpoint();
     share_endpoint();
     return listener.accept(size - 1);
   }
   share_endpoint();
-  peers.push_back(connect_to(endpoint, rank));
+  peers.push_back(connect_to(endpoint, rank, address));
   return peers;
 }
 
@@ -73,12 +108,17 @@ MpiSession::MpiSession(int& argc, char**& argv, std::string program) : program_(
   // Open MPI sends up to 4 KB at once over shared memory and shakes hands for more: that is between one row and five of a small
   // model, and costs a switch of ranks each time. Whoever has set it knows better.
   setenv("OMPI_MCA_btl_vader_eager_limit", "32768", 0);
+  pass_interface_on();
   int provided = 0;
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
   hosts_ = host_names(size_);
-  watchdog_ = std::make_unique<Watchdog>(signals_, progress_, program_, rank_, hosts_, contact_peers(rank_, size_));
+}
+
+void MpiSession::watch() {
+  watchdog_ =
+      std::make_unique<Watchdog>(signals_, progress_, program_, rank_, hosts_, contact_peers(rank_, hosts_, progress_));
 }
 
 MpiSession::~MpiSession() {

@@ -20,6 +20,10 @@ class MpiSession {
  public:
   /// `program` stands before every message on stderr. MPI reads its own arguments from argc, argv.
   MpiSession(int& argc, char**& argv, std::string program);
+  /// Starts the watchdog, before anything else is done with the session. With several hosts its sockets are bound to the interface that
+  /// SPECDEC_INTERFACE names, or else Open MPI's btl_tcp_if_include (docs/several-hosts.md); throws AgreedError (kBadInput) for one that
+  /// a host does not have. Collective.
+  void watch();
   /// Waits for the other ranks (MPI_Finalize).
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -45,6 +49,7 @@ class MpiSession {
 
   /// Deadlines, failures and interruption of the job.
   Watchdog& watchdog() { return *watchdog_; }
+  bool watched() const { return watchdog_ != nullptr; }
 
  private:
   JobSignals signals_;  // first: before MPI starts its threads

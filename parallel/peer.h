@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,8 +62,8 @@ struct PeerEndpoint {
 /// Rank 0's side of the first contact.
 class PeerListener {
  public:
-  /// On the loopback interface alone when all ranks are on one host.
-  explicit PeerListener(bool one_host);
+  /// At this IPv4 address (network byte order) alone, or at all of this host.
+  explicit PeerListener(std::optional<std::uint32_t> address);
   ~PeerListener();
   PeerListener(const PeerListener&) = delete;
   PeerListener& operator=(const PeerListener&) = delete;
@@ -76,7 +77,7 @@ class PeerListener {
   PeerEndpoint endpoint_;
 };
 
-/// A worker's side. Tries all addresses; throws kPeerFailed if none answers.
-Peer connect_to(const PeerEndpoint& endpoint, int rank);
+/// A worker's side, from this IPv4 address of its host, or from any. Tries all addresses; throws kPeerFailed if none answers.
+Peer connect_to(const PeerEndpoint& endpoint, int rank, std::optional<std::uint32_t> from);
 
 }  // namespace specdec

@@ -1,7 +1,4 @@
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include <utility>
 
 #include "backend/error.h"
+#include "parallel/network_interface.h"
 #include "parallel/peer.h"
 
 namespace specdec {
@@ -41,22 +40,14 @@ sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
   return to;
 }
 
-/// IPv4 addresses of this host that other hosts may reach.
+/// Where other hosts may reach this one.
 std::vector<std::uint32_t> host_addresses() {
   std::vector<std::uint32_t> found;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return found;
-  }
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET && (entry->ifa_flags & IFF_UP) != 0 &&
-        (entry->ifa_flags & IFF_LOOPBACK) == 0) {
-      sockaddr_in address{};
-      std::memcpy(&address, entry->ifa_addr, sizeof address);
-      found.push_back(address.sin_addr.s_addr);
+  for (const InterfaceAddress& address : interface_addresses()) {
+    if (!address.loopback) {
+      found.push_back(address.address);
     }
   }
-  freeifaddrs(list);
   return found;
 }
 
@@ -94,13 +85,17 @@ int greet(int fd, std::uint64_t token, Clock::time_point until) {
 }
 
 /// A connected socket, or -1.
-int try_connect(const sockaddr_in& to) {
+int try_connect(const sockaddr_in& from, const sockaddr_in& to) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) {
     return -1;
   }
-  int error = 0;
+  int error = bind(fd, reinterpret_cast<const sockaddr*>(&from), sizeof from);
   socklen_t length = sizeof error;
+  if (error != 0) {
+    close(fd);
+    return -1;
+  }
   if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ||
       (errno == EINPROGRESS && wait_for(fd, POLLOUT, Clock::now() + kConnectLimit) &&
        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0)) {
@@ -112,9 +107,10 @@ int try_connect(const sockaddr_in& to) {
 
 }  // namespace
 
-PeerListener::PeerListener(bool one_host) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+PeerListener::PeerListener(std::optional<std::uint32_t> address)
+    : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   check(fd_ >= 0, "watchdog: cannot open a socket");
-  sockaddr_in at = socket_address(htonl(one_host ? INADDR_LOOPBACK : INADDR_ANY), 0);
+  sockaddr_in at = socket_address(address.value_or(htonl(INADDR_ANY)), 0);
   socklen_t length = sizeof at;
   check(bind(fd_, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 && listen(fd_, SOMAXCONN) == 0 &&
             getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &length) == 0,
@@ -122,13 +118,9 @@ PeerListener::PeerListener(bool one_host) : fd_(socket(AF_INET, SOCK_STREAM | SO
   check(getrandom(&endpoint_.token, sizeof endpoint_.token, 0) == static_cast<ssize_t>(sizeof endpoint_.token),
         "watchdog: no random bytes");
   endpoint_.port = ntohs(at.sin_port);
-  const std::vector<std::uint32_t> addresses =
-      one_host ? std::vector<std::uint32_t>{htonl(INADDR_LOOPBACK)} : host_addresses();
-  for (const std::uint32_t address : addresses) {
-    if (endpoint_.address_count < endpoint_.addresses.size()) {
-      endpoint_.addresses[endpoint_.address_count++] = address;
-    }
-  }
+  const std::vector<std::uint32_t> reachable = address ? std::vector{*address} : host_addresses();
+  endpoint_.address_count = static_cast<std::uint32_t>(std::min(reachable.size(), endpoint_.addresses.size()));
+  std::copy_n(reachable.begin(), endpoint_.address_count, endpoint_.addresses.begin());
 }
 
 PeerListener::~PeerListener() { close(fd_); }
@@ -159,9 +151,10 @@ std::vector<Peer> PeerListener::accept(int workers) {
   return peers;
 }
 
-Peer connect_to(const PeerEndpoint& endpoint, int rank) {
+Peer connect_to(const PeerEndpoint& endpoint, int rank, std::optional<std::uint32_t> from) {
+  const sockaddr_in mine = socket_address(from.value_or(htonl(INADDR_ANY)), 0);
   for (std::uint32_t i = 0; i < endpoint.address_count; ++i) {
-    const int fd = try_connect(socket_address(endpoint.addresses[i], endpoint.port));
+    const int fd = try_connect(mine, socket_address(endpoint.addresses[i], endpoint.port));
     if (fd >= 0) {
       Peer peer(fd);
       send_at_once(fd);

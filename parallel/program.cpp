@@ -64,6 +64,7 @@ int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& bo
   try {
     MpiSession session(argc, argv, program);
     try {
+      session.watch();
       return body(session);
     } catch (const AgreedError& error) {
       const Ending ending = describe(error);
@@ -75,10 +76,13 @@ int run_program(int argc, char** argv, const std::function<int(MpiSession&)>& bo
       session.watchdog().disagree(error.what());
     } catch (const std::exception& error) {
       const Ending ending = describe(error);
-      if (session.size() > 1) {
+      if (session.size() > 1 && session.watched()) {
         session.watchdog().fail(ending.kind, ending.message);
       }
       print(program, ending);
+      if (session.size() > 1) {
+        _exit(exit_code(ending.kind));  // the others would be waited for
+      }
       return exit_code(ending.kind);
     }
   } catch (const std::exception& error) {  // of MpiSession's constructor

@@ -22,6 +22,9 @@ constexpr milliseconds kBeat{100};
 constexpr milliseconds kDeathShows{100};
 /// After SIGTERM, how long the program may take to end by itself; mpirun sends SIGKILL after a second.
 constexpr milliseconds kInterruptGrace{700};
+/// At SIGTERM, the silence in seconds that is the news, as a death is: mpirun that has lost a host sends SIGTERM too, before the
+/// deadline has passed (after 4 s, docs/several-hosts.md). Twenty heartbeats.
+constexpr double kCutOff = 2.0;
 /// How long workers stay behind, so that rank 0's exit code is the first that mpirun sees.
 constexpr milliseconds kLeaderFirst{300};
 /// After an error that a rank has thrown because another one failed, how long the other's death may take to show.
@@ -45,6 +48,12 @@ const char* name_of(RankState state) {
       return "leaving";
   }
   return "?";
+}
+
+/// Who speaks when rank 0 is lost: the first rank on another host, since rank 0's may be cut off from mpirun too; else rank 1.
+int deputy(const std::vector<std::string>& hosts) {
+  const auto elsewhere = std::ranges::find_if(hosts, [&](const std::string& host) { return host != hosts.front(); });
+  return elsewhere == hosts.end() ? 1 : static_cast<int>(elsewhere - hosts.begin());
 }
 
 std::string signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
@@ -254,7 +263,7 @@ void Watchdog::tell(MessageKind kind, int exit_code, const std::string& text) {
 
 /// A worker sees rank 0 alone, so it cannot tell who keeps rank 0 waiting: it judges rank 0's life and leaves its work to rank 0's own
 /// watchdog.
-std::optional<Culprit> Watchdog::culprit() const {
+std::optional<Culprit> Watchdog::culprit(double deadline) const {
   std::vector<RankStatus> ranks;
   ranks.reserve(watched_.size());
   for (const Watched& watched : watched_) {
@@ -265,11 +274,11 @@ std::optional<Culprit> Watchdog::culprit() const {
                      .stall = leader() ? seconds(now_ - watched.advanced) : 0,
                      .progress = watched.progress});
   }
-  return find_culprit(ranks, deadline_.load(std::memory_order_relaxed));
+  return find_culprit(ranks, deadline);
 }
 
 void Watchdog::judge() {
-  if (const std::optional<Culprit> found = culprit()) {
+  if (const std::optional<Culprit> found = culprit(deadline_.load(std::memory_order_relaxed))) {
     end(describe(*found));
   }
   if (error_) {
@@ -327,14 +336,19 @@ Failure Watchdog::describe_disagreement() const {
 }
 
 /// Reached only while no death shows. A worker leaves the decision to rank 0, which hears of the signal with the
-/// heartbeat.
+/// heartbeat, unless rank 0 is silent.
 void Watchdog::judge_signal() {
-  if (!leader() || progress_.snapshot().state == RankState::kLeaving) {
+  if (progress_.snapshot().state == RankState::kLeaving) {
     return;
   }
-  if (now_ - signal_at_ >= kDeathShows) {
-    interrupted_.store(signal_, std::memory_order_relaxed);
+  // At once: mpirun's second of grace is cut short by the end of any of its children, such as the ssh to the lost host.
+  if (const std::optional<Culprit> found = culprit(kCutOff); found && found->cause == FailureCause::kSilent) {
+    end(describe(*found));
   }
+  if (!leader() || now_ - signal_at_ < kDeathShows) {
+    return;
+  }
+  interrupted_.store(signal_, std::memory_order_relaxed);
   if (now_ - signal_at_ >= kInterruptGrace) {
     end({.cause = FailureCause::kInterrupted,
          .rank = rank_,
@@ -367,7 +381,7 @@ Failure Watchdog::describe(const Culprit& culprit) const {
   return failure;
 }
 
-/// Another rank has said why the job ends: rank 0, or rank 1 because this is rank 0 and was stopped (mpirun wakes it before it kills it).
+/// Another rank has said why the job ends: rank 0, or its deputy because this is rank 0 and was stopped (mpirun wakes it before it kills it).
 void Watchdog::obey(int exit_code) {
   if (leader()) {
     report(describe({.rank = rank_, .cause = FailureCause::kSilent}));
@@ -393,9 +407,9 @@ void Watchdog::report(const Failure& failure) {
 }
 
 void Watchdog::end(const Failure& failure) {
-  // Rank 0 speaks for the job. If rank 0 is lost rank 1 does, and if rank 0 does not react to this rank's error, this one.
+  // Rank 0 speaks for the job. If rank 0 is lost its deputy does, and if rank 0 does not react to this rank's error, this one.
   const bool rank_0_is_lost = failure.rank == 0 && !leader();
-  if (rank_0_is_lost && rank_ != 1) {
+  if (rank_0_is_lost && rank_ != deputy(hosts_)) {
     std::this_thread::sleep_for(kLeaderFirst);
     _exit(failure.exit_code);
   }

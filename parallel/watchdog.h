@@ -91,7 +91,7 @@ class Watchdog {
   void judge_signal();
   bool all_have_compared() const;
   Failure describe_disagreement() const;
-  std::optional<Culprit> culprit() const;
+  std::optional<Culprit> culprit(double deadline) const;
   Failure describe(const Culprit& culprit) const;
   void tell(MessageKind kind, int exit_code, const std::string& text);
   void report(const Failure& failure);

@@ -3,11 +3,13 @@
 import argparse
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 # To notice a job that hangs. Nothing is measured: a loaded machine may need long for what takes a second.
 LIMIT = 90.0
@@ -17,21 +19,24 @@ class Failed(Exception):
     """What a test expected and did not find."""
 
 
-def session_processes(session):
-    """{pid: rank or None} of a session's processes that are no zombies."""
+SEVERAL_HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "launch", "several-hosts.sh")
+MARK = "SPECDEC_TEST_JOB"  # a variable by which a job's processes are known, in whatever session they are
+
+
+def marked_processes(mark):
+    """{pid: rank or None} of the processes with this mark that are no zombies."""
     found = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
-            fields = open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()
-            if int(fields[3]) != session or fields[0] in "ZX":
-                continue
-            environment = open(f"/proc/{entry}/environ", "rb").read().split(b"\0")
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                environment = file.read().split(b"\0")
         except OSError:
             continue
-        ranks = [v.split(b"=")[1] for v in environment if v.startswith(b"OMPI_COMM_WORLD_RANK=")]
-        found[int(entry)] = int(ranks[0]) if ranks else None
+        if f"{MARK}={mark}".encode() in environment:
+            ranks = [v.split(b"=")[1] for v in environment if v.startswith(b"OMPI_COMM_WORLD_RANK=")]
+            found[int(entry)] = int(ranks[0]) if ranks else None
     return found
 
 
@@ -59,25 +64,33 @@ def until(condition, limit=LIMIT, pause=0.02):
     return condition()
 
 
+def launch_words(options, ranks):
+    """What stands before the program and starts `ranks` of it."""
+    if ranks == 0:
+        return []
+    if options.hosts == 0:
+        return [options.mpirun, "-n", str(ranks)]
+    return [SEVERAL_HOSTS, str(options.hosts), "--ranks", str(ranks // options.hosts), *options.host_options]
+
+
 class Job:
     """One run. `ranks` 0: without mpirun."""
 
     def __init__(self, options, ranks, arguments, directory=None):
         self.program = os.path.basename(options.program)
-        command = [options.mpirun, "-n", str(ranks)] if ranks > 0 else []
-        self.command = command + [options.program] + [os.fspath(a) for a in arguments]
+        self.command = launch_words(options, ranks) + [options.program] + [os.fspath(a) for a in arguments]
         self.errors = tempfile.TemporaryFile()
         self.out = b""
-        # A session of its own: whoever is left of it afterwards can be found.
+        self.mark = str(uuid.uuid4())  # whoever is left afterwards can be found
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors,
-                                        start_new_session=True, cwd=directory)
+                                        start_new_session=True, cwd=directory, env={**os.environ, MARK: self.mark})
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.final_err = self.err
-        for pid in session_processes(self.process.pid):
+        for pid in self.processes():
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
@@ -98,9 +111,13 @@ class Job:
     def code(self):
         return self.process.returncode
 
+    def processes(self):
+        """{pid: rank or None} of all that belongs to the job."""
+        return marked_processes(self.mark)
+
     def ranks(self):
         """{rank: pid} of the processes that mpirun started."""
-        return {rank: pid for pid, rank in session_processes(self.process.pid).items() if rank is not None}
+        return {rank: pid for pid, rank in self.processes().items() if rank is not None}
 
     def read_until(self, enough, limit=LIMIT):
         """Collects stdout until `enough(bytes so far)` or its end; False at the end."""
@@ -124,8 +141,8 @@ class Job:
         except subprocess.TimeoutExpired:
             self.expect(False, "has closed its output but goes on")
         # mpirun reaps its children before it ends; the kernel may need a moment more.
-        until(lambda: not session_processes(self.process.pid), 10)
-        left = session_processes(self.process.pid)
+        until(lambda: not self.processes(), 10)
+        left = self.processes()
         self.expect(not left, f"processes are left: {left}")
         return self
 
@@ -149,6 +166,20 @@ def run(options, ranks, arguments, directory=None):
     return job
 
 
+def lack_for_hosts():
+    """Why this machine cannot emulate hosts, or None."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if shutil.which("ip") is None:
+        return "needs ip, of the package iproute2"
+    for kind in ("bridge", "veth"):
+        tried = subprocess.run(["unshare", "--mount", "--net", "--uts", "--pid", "--fork", "ip", "link", "add", "type", kind],
+                               capture_output=True, text=True, check=False)
+        if tried.returncode != 0:
+            return f"cannot make a {kind} in a namespace: {tried.stderr.strip()}"
+    return None
+
+
 def parse(description):
     """The command line of every test here."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -157,7 +188,12 @@ def parse(description):
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--assets", required=True, help="directory of the shipped models")
     parser.add_argument("--ranks", type=int, default=0, help="0: without mpirun")
+    parser.add_argument("--hosts", type=int, default=0, help="so many emulated hosts (launch/several-hosts.sh); 0: mpirun alone")
+    parser.set_defaults(host_options=[])  # of several-hosts.sh
     options = parser.parse_args()
+    if options.hosts > 0 and (lack := lack_for_hosts()):
+        print(f"skipped: {lack}")
+        sys.exit(77)
     options.program, options.assets = os.path.abspath(options.program), os.path.abspath(options.assets)  # cases run elsewhere
     return options
 

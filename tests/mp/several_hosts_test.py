@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Runs specdec_dist on emulated hosts (launch/several-hosts.sh): the same text as on one, a host that is cut off, and nothing that stays.
+
+    several_hosts_test.py [CASE ...] --program build/.../specdec_dist --assets assets --hosts 2
+
+A machine that cannot emulate hosts skips all of it (status 77). How ranks die on several hosts is lost_rank_test.py's, with --hosts.
+"""
+
+import argparse
+import glob
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+
+import job
+
+CONFIG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs", "minimal.yaml")
+# Goes on for longer than any case looks at it.
+ENDLESS = ["--quiet", "--set", "compare=false", "--set", "decode.max_new_tokens=900", "--set", "decode.ignore_eos=true",
+           *["--prompt", "import os"] * 40]
+
+
+def layout(options, hosts, ranks_a_host, *host_options):
+    return argparse.Namespace(**{**vars(options), "hosts": hosts, "ranks": hosts * ranks_a_host, "host_options": list(host_options)})
+
+
+def report_of(options, *arguments):
+    """A run that must succeed, and its JSON."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "report.json")
+        done = job.run(options, options.ranks, ["--config", CONFIG, "--json", path, *arguments])
+        done.expect(done.code == 0, "failed")
+        with open(path, encoding="utf-8") as file:
+            return done, json.load(file)
+
+
+def tokens(report):
+    return [output["token_ids"] for run in report["runs"] for output in run["outputs"]]
+
+
+def same_text(options):
+    """Ranks dealt out over the hosts in turn count as neighbours again: MpiSession orders them by host."""
+    alone, expected = report_of(argparse.Namespace(**{**vars(options), "ranks": 0}))
+    for hosts, ranks_a_host, host_options, transport in (
+            (1, 2, [], "shm"), (2, 1, [], "mpi"), (2, 2, [], "hier"), (4, 2, [], "hier"), (4, 2, ["--map-by", "node"], "hier"),
+            (2, 3, [], "mpi"), (2, 2, ["--login"], "hier")):
+        run, report = report_of(layout(options, hosts, ranks_a_host, *host_options))
+        run.expect(run.out == alone.out and tokens(report) == tokens(expected), "the text is not that of one rank")
+        machine = report["machine"]
+        run.expect(machine["transport"] == transport, f"the transport is {machine['transport']}, expected {transport}")
+        names = [f"host{number}" for number in range(1, hosts + 1)]
+        run.expect(machine["hosts"] == names, f"the hosts are {machine['hosts']}, expected {names}")
+
+
+def cut_off(run, rank):
+    """Takes the link of this rank's host down."""
+    subprocess.run(["nsenter", "--net", "--target", str(run.ranks()[rank]), "ip", "link", "set", "eth0", "down"], check=True)
+
+
+def disturb(options, strike, *arguments):
+    """Strikes a run that has begun to write, and returns it and its JSON."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "report.json")
+        with job.Job(options, options.ranks, ["--config", CONFIG, "--json", path, *ENDLESS, *arguments]) as run:
+            enough = random.randrange(1, 2000)
+            run.expect(run.read_until(lambda out: len(out) >= enough), "ended before it was struck")
+            strike(run)
+            run.wait()
+            with open(path, encoding="utf-8") as file:
+                return run, json.load(file)
+
+
+def expect_cut_off(run, report, rank, host):
+    lines = run.error_lines()
+    run.expect(len(lines) == 1, f"{len(lines)} lines say why, expected 1")
+    match = re.search(rf"error: rank {rank} on {host} has not answered for ([\d.]+) s .*round \d+, collective \d+", lines[0])
+    run.expect(match, f"the line does not name a rank {rank} on {host}")
+    run.expect(run.code != 0, "it returned 0")
+    run.expect(report["status"] in ("failed", "running"), f"the JSON's status is {report['status']!r}")
+    return float(match[1])
+
+
+def link_down(options):
+    """The deadline ends the job."""
+    run, report = disturb(layout(options, 2, 2), lambda run: cut_off(run, 2), "--set", "parallel.deadline=2")
+    expect_cut_off(run, report, "[23]", "host2")
+    run.expect(report["status"] == "failed", "the JSON does not say that it failed")
+
+
+def link_down_before_the_deadline(options):
+    """mpirun, whose keepalives are faster than the deadline, ends the job; it names the culprit all the same."""
+    run, report = disturb(layout(options, 2, 2), lambda run: cut_off(run, 3), "--set", "parallel.deadline=600")
+    age = expect_cut_off(run, report, "[23]", "host2")
+    run.expect(age < 600 and report["status"] == "failed", "the job was not ended as by a failure")
+
+
+def link_of_rank_0_down(options):
+    """The JSON lies on the host that is cut off, but the user's terminal does not: a rank of the other host speaks."""
+    for deadline in ("2", "600"):
+        run, report = disturb(layout(options, 2, 2, "--login"), lambda run: cut_off(run, 0), "--set", f"parallel.deadline={deadline}")
+        expect_cut_off(run, report, "0", "host1")
+
+
+def culprit_is_named_by_its_rank_in_the_job(options):
+    """Not by its place among the ranks in order of hosts."""
+    run, _ = disturb(layout(options, 2, 2, "--map-by", "node"), lambda run: os.kill(run.ranks()[1], signal.SIGKILL))
+    lines = run.error_lines()
+    run.expect(len(lines) == 1 and "rank 1 on host2 died" in lines[0], "rank 1 on host2 is not named")
+
+
+def interface(options):
+    """Control keeps to the interface that is named: over loopback no other host can be reached."""
+    options = layout(options, 2, 2)
+    for name, code, line in (
+            ("eth0", 0, None), ("10.0.0.0/16", 0, None), ("eth7,eth0", 0, None),
+            ("eth7", 2, r"error: SPECDEC_INTERFACE on host1: found eth7, expected .*: lo \(127.0.0.1\), eth0 \(10.0.0.2\)$"),
+            ("lo", 3, r"error: watchdog: rank [23] cannot reach rank 0")):
+        os.environ["SPECDEC_INTERFACE"] = name
+        try:
+            run = job.run(options, options.ranks, ["--config", CONFIG, "--quiet"])
+        finally:
+            del os.environ["SPECDEC_INTERFACE"]
+        run.expect(run.code == code, f"SPECDEC_INTERFACE={name}: status {run.code}, expected {code}")
+        run.expect(line is None or any(re.search(line, found) for found in run.error_lines()), f"no line matches {line!r}")
+        run.expect(code != 2 or len(run.error_lines()) == 1, "bad input is told more than once")
+
+
+def traces():
+    """What a run could leave on the machine besides processes."""
+    with open("/proc/self/mounts", encoding="utf-8") as file:
+        mounts = sorted(line for line in file if "specdec" in line)
+    return sorted(os.listdir("/sys/class/net")), glob.glob("/tmp/specdec-hosts.*"), mounts
+
+
+def nothing_stays(options):
+    """After Ctrl-C, SIGTERM, and SIGKILL, of which the next run removes the one empty directory."""
+    options = layout(options, 2, 2)
+    before = traces()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with job.Job(options, options.ranks, ["--config", CONFIG, *ENDLESS]) as run:
+            run.expect(run.read_until(lambda out: len(out) > 0), "ended before it was struck")
+            run.process.send_signal(number)
+            run.wait()
+            run.expect(run.code != 0 and run.error_lines() == [], "an interruption was reported as an error")
+            if number != signal.SIGKILL:
+                run.expect(traces() == before, f"left behind: {traces()}")
+    run = job.run(options, options.ranks, ["--config", CONFIG, "--quiet"])
+    run.expect(run.code == 0 and traces() == before, f"left behind: {traces()}")
+
+
+def two_at_once(options):
+    options = layout(options, 2, 2)
+    alone = job.run(options, 0, ["--config", CONFIG, "--quiet"])
+    with job.Job(options, 4, ["--config", CONFIG, "--quiet"]) as one, job.Job(options, 4, ["--config", CONFIG, "--quiet"]) as other:
+        for run in (one, other):
+            run.wait()
+            run.expect(run.code == 0 and run.out == alone.out, "two runs at once disturb each other")
+
+
+def command_line(options):
+    """Of several-hosts.sh itself: the program's status comes through, and what is wrong is one line and status 2."""
+    program = options.program
+    for user, arguments, code, line in (
+            ([], ["2", "sh", "-c", "exit 7"], 7, None),
+            ([], [], 2, "no number of hosts"), ([], ["0", "true"], 2, "hosts: found '0', expected a number from 1 to"),
+            ([], ["two", "true"], 2, "hosts: found 'two'"), ([], ["2"], 2, "no program"), ([], ["2", "--ranks"], 2, "--ranks: found ''"),
+            ([], ["2", "--map-by", "core", "true"], 2, "--map-by: found 'core', expected slot or node"),
+            ([], ["2", "--rank", "2", "true"], 2, "unknown option '--rank'"),
+            ([], ["2", os.path.join(os.path.dirname(program), "absent")], 2, "found no program"),
+            (["setpriv", "--reuid=65534", "--clear-groups"], ["2", "true"], 2, "needs root")):
+        done = subprocess.run([*user, "bash", job.SEVERAL_HOSTS, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != code or (line is not None and (line not in done.stderr or done.stderr.count("\n") != 1)):
+            raise job.Failed(f"several-hosts.sh {' '.join(arguments)}: status {done.returncode}, expected {code} and {line!r}\n{done.stderr}")
+
+
+CASES = {case.__name__: case for case in (
+    same_text, link_down, link_down_before_the_deadline, link_of_rank_0_down, culprit_is_named_by_its_rank_in_the_job, interface,
+    nothing_stays, two_at_once, command_line)}
+
+if __name__ == "__main__":
+    job.run_cases(job.parse(__doc__), CASES)
