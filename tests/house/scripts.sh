@@ -3,7 +3,7 @@
 #   scripts.sh ROOT
 set -euo pipefail
 cd "$1"
-mapfile -t scripts < <(find . -path ./build -prune -o -path ./.git -prune -o -type f \( -name '*.sh' -o -path './.ci/run' \) -print | sort)
+mapfile -t scripts < <(find . -path ./build -prune -o -path ./.git -prune -o -type f \( -name '*.sh' -o -name '*.sbatch' -o -path './.ci/run' \) -print | sort)
 [ ${#scripts[@]} -ge 4 ] || { echo "found only ${#scripts[@]} scripts"; exit 1; }
 for script in "${scripts[@]}"; do bash -n "$script"; done
 if command -v shellcheck >/dev/null; then

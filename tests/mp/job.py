@@ -68,7 +68,7 @@ def launch_words(options, ranks):
     """What stands before the program and starts `ranks` of it."""
     if ranks == 0:
         return []
-    if options.hosts == 0:
+    if not getattr(options, "hosts", 0):
         return [options.mpirun, "-n", str(ranks)]
     return [SEVERAL_HOSTS, str(options.hosts), "--ranks", str(ranks // options.hosts), *options.host_options]
 
