@@ -114,24 +114,30 @@ std::vector<BenchRow> BenchContenders::decode(const ModelShape& model, std::int6
       return &out.back();
     };
     const auto all_reduces = static_cast<double>(2 * shape.layers);
+    const Interconnect* const model_of_link = entries_[i].link ? entries_[i].link->interconnect() : nullptr;
+    const auto modelled = [&](const auto& seconds) {
+      return model_of_link != nullptr ? std::optional<double>(seconds(*model_of_link)) : std::nullopt;
+    };
+    const auto modelled_all_reduces = [&](const Interconnect& wire) {
+      return all_reduces * wire.all_reduce(payload, control_.size());
+    };
+    const auto modelled_broadcast = [&](const Interconnect& wire) {
+      return wire.broadcast(shape.round_bytes, control_.size());
+    };
     BenchRow* row = add("token", payload, &DecodeFigures::token);
     row->gap_seconds = mine.gap;
-    if (row->modelled()) {
-      const Interconnect& interconnect = *entries_[i].link->interconnect();
-      const double broadcast = interconnect.broadcast(shape.round_bytes, control_.size());
-      row->modelled_seconds = all_reduces * (*row->modelled_seconds + mine.gap) + broadcast;
-      row->late = mine.late;
-    }
+    row->modelled_seconds = modelled([&](const Interconnect& wire) {
+      return all_reduces * mine.gap + modelled_all_reduces(wire) + modelled_broadcast(wire);
+    });
+    if (row->modelled()) row->late = mine.late;
     row = add("all_reduces", payload, &DecodeFigures::all_reduces);
-    if (row->modelled()) *row->modelled_seconds *= all_reduces;
+    row->modelled_seconds = modelled(modelled_all_reduces);
     row = add("all_reduce", payload, &DecodeFigures::all_reduce);
     row->iterations = static_cast<int>(2 * shape.layers) * mine.tokens;
     row->wrong = mine.wrong;
     row = add("broadcast", shape.round_bytes, &DecodeFigures::broadcast);
     row->operation.clear();
-    if (row->modelled()) {
-      row->modelled_seconds = entries_[i].link->interconnect()->broadcast(shape.round_bytes, control_.size());
-    }
+    row->modelled_seconds = modelled(modelled_broadcast);
   }
   return out;
 }

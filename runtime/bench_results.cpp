@@ -167,7 +167,8 @@ std::string bench_table_row(const BenchRow& row) {
   const auto bandwidth = [&](double value) { return has_bandwidth(row) ? fmt::format("{:.3f}", giga(value)) : "-"; };
   std::string last = row.over_baseline ? fmt::format("{:>6.3f}", *row.over_baseline) : fmt::format("{:>6}", "-");
   if (row.modelled()) {
-    last = fmt::format("{:>9} {:>6}", time(*row.modelled_seconds), row.late ? fmt::format("{}", *row.late) : "-");
+    last = fmt::format("{:>9} {:>6}", time(row.modelled_seconds.value_or(0)),
+                       row.late ? fmt::format("{}", *row.late) : "-");
   }
   return fmt::format("{:>11} {:>10} {:>5} {:<13} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {}\n", row.what,
                      row.bytes, row.dtype, row.transport, row.iterations, time(row.seconds.p50), time(row.seconds.p90),
