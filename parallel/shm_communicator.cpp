@@ -17,7 +17,11 @@ namespace {
 constexpr int kMaxRanks = 256;
 constexpr int kBells = 4;  // a rank is at most two steps ahead of another
 constexpr std::size_t kPlaceBytes = 256 * 1024;
-constexpr std::size_t kOneShotBytes = 64 * 1024;
+/// What can be read from another core while two ranks wait for each other once: the price of two-shot's second wait (half a
+/// microsecond and 9 GB/s, measured).
+constexpr std::size_t kBytesAWait = 4 * 1024;
+/// Where adding n-th parts side by side begins to be worth a second change of ranks on shared cores (8 ranks on two, measured).
+constexpr std::size_t kCombineBytes = 128 * 1024;
 
 /// A number on a cache line of its own (a pair of lines, since processors fetch the neighbour too).
 struct alignas(128) Line {
@@ -133,9 +137,11 @@ ShmReduction ShmCommunicator::way(std::size_t bytes) const {
     return *options_.reduction;
   }
   if (size_ > options_.cores) {
-    return ShmReduction::kCombine;
+    return bytes <= kCombineBytes ? ShmReduction::kCombine : ShmReduction::kTwoShot;
   }
-  return bytes <= kOneShotBytes ? ShmReduction::kOneShot : ShmReduction::kTwoShot;
+  // One-shot reads n - 1 payloads, two-shot 2 (n - 1) / n of them: nothing more for two ranks.
+  const std::size_t extra = bytes * (size_ - 1) * (size_ - 2) / size_;
+  return extra <= kBytesAWait ? ShmReduction::kOneShot : ShmReduction::kTwoShot;
 }
 
 void ShmCommunicator::all_reduce(std::span<float> data, Stream /*stream*/) { reduce(data); }
@@ -170,7 +176,8 @@ void ShmCommunicator::combine(std::span<T> data) {
                    [&] { return layout_.combined.value.load(std::memory_order_seq_cst) == step_; });
     }
     all_left_ = step_ - 1;
-    std::ranges::copy(elements<T>(step_, 0, count), piece.begin());
+    const std::array<std::span<const T>, 1> sum = {elements<T>(step_, 0, count)};
+    tree_sum(sum, piece, place(step_ + 1, rank_));
   });
 }
 
@@ -205,7 +212,7 @@ void ShmCommunicator::one_shot(std::span<T> data) {
     for (int r = 0; r < size_; ++r) {
       leaves[r] = r == rank_ ? piece : elements<T>(step_, r, count);
     }
-    tree_sum(leaves, piece);
+    tree_sum(leaves, piece, place(step_ + 1, rank_));
   });
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <type_traits>
+#include <cstdint>
 
 #include "backend/error.h"
 
@@ -11,77 +11,167 @@ namespace specdec {
 
 namespace {
 
-constexpr std::size_t kBlock = 16;  // elements that are summed side by side: the widest vector of floats
+constexpr std::size_t kBlock = 16;  // elements that are summed side by side: a cache line of floats, the widest vector
 
-/// out [kBlock] = the tree over leaves[r][at ..].
+#if defined(__x86_64__)
+#define SPECDEC_TARGET(isa) [[gnu::target(isa)]]
+#else
+#define SPECDEC_TARGET(isa)
+#endif
+
+/// A block in registers; how many it takes is the instruction set's affair, and an addition has the same bits on all.
+using Floats [[gnu::vector_size(sizeof(float) * kBlock)]] = float;
+using Words [[gnu::vector_size(sizeof(float) * kBlock)]] = std::uint32_t;
+using Halves [[gnu::vector_size(sizeof(float) * kBlock / 2)]] = std::uint16_t;
+
+/// How elements of one type are added: as `Floats` that hold values of that type.
+template <typename T>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+  [[gnu::always_inline]] static void load(const float* from, Floats& to) { __builtin_memcpy(&to, from, sizeof to); }
+  [[gnu::always_inline]] static void store(const Floats& from, float* to) { __builtin_memcpy(to, &from, sizeof from); }
+  [[gnu::always_inline]] static void round(Floats& /*sum*/) {}
+};
+
+template <>
+struct Lanes<BF16> {
+  [[gnu::always_inline]] static void load(const BF16* from, Floats& to) {
+    Halves bits;
+    __builtin_memcpy(&bits, from, sizeof bits);
+    const Words words = __builtin_convertvector(bits, Words) << 16;
+    __builtin_memcpy(&to, &words, sizeof to);
+  }
+  [[gnu::always_inline]] static void store(const Floats& from, BF16* to) {
+    Words words;
+    __builtin_memcpy(&words, &from, sizeof words);
+    const Halves bits = __builtin_convertvector(words >> 16, Halves);
+    __builtin_memcpy(static_cast<void*>(to), &bits, sizeof bits);
+  }
+  /// As float_to_bf16.
+  [[gnu::always_inline]] static void round(Floats& sum) {
+    Words bits;
+    __builtin_memcpy(&bits, &sum, sizeof bits);
+    const Words magnitude = bits & 0x7fffffffU;
+    const Words nearest = bits + 0x7fffU + ((bits >> 16) & 1U);
+    const Words normal = magnitude < 0x00800000U ? bits & 0x80000000U : nearest;
+    bits = (magnitude > 0x7f800000U ? bits | 0x00400000U : normal) & 0xffff0000U;
+    __builtin_memcpy(&sum, &bits, sizeof sum);
+  }
+};
+
 template <int kLeaves, typename T>
-void sum_block(std::span<const std::span<const T>> leaves, std::size_t at, T* out) {
-  std::array<std::array<T, kBlock>, kLeaves> partial;
-  for (int r = 0; r < kLeaves; ++r) {
-    std::copy_n(leaves[r].data() + at, kBlock, partial[r].data());
-  }
-  tree_fold(kLeaves, [&](int into, int from) {
-    for (std::size_t i = 0; i < kBlock; ++i) {
-      partial[into][i] = add_in_tree(partial[into][i], partial[from][i]);
+[[gnu::always_inline]] inline void sum_lanes(const T* const* leaves, T* out, std::size_t end, const std::byte* soon) {
+  for (std::size_t at = 0; at < end; at += kBlock) {
+#if defined(__x86_64__)
+    if (soon != nullptr) {
+      asm volatile("prefetchw %0" : : "m"(soon[at * sizeof(T)]));
     }
-  });
-  std::copy_n(partial[0].data(), kBlock, out + at);
+#endif
+    Floats partial[kLeaves];
+    for (int r = 0; r < kLeaves; ++r) {
+      Lanes<T>::load(leaves[r] + at, partial[r]);
+    }
+    for (int stride = 1; stride < kLeaves; stride *= 2) {
+      for (int into = 0; into + stride < kLeaves; into += 2 * stride) {
+        partial[into] += partial[into + stride];
+        Lanes<T>::round(partial[into]);
+      }
+    }
+    Lanes<T>::store(partial[0], out + at);
+  }
 }
 
-/// Sums whole blocks; returns the number of elements that are done, none when there is no fast way for so many leaves.
 template <typename T>
-std::size_t sum_blocks(std::span<const std::span<const T>> leaves, std::span<T> out) {
+using Sum = void (*)(const T* const* leaves, T* out, std::size_t end, const std::byte* soon);
+
+template <int kLeaves, typename T>
+void sum_baseline(const T* const* leaves, T* out, std::size_t end, const std::byte* soon) {
+  sum_lanes<kLeaves>(leaves, out, end, soon);
+}
+template <int kLeaves, typename T>
+SPECDEC_TARGET("avx2")
+void sum_avx2(const T* const* leaves, T* out, std::size_t end, const std::byte* soon) {
+  sum_lanes<kLeaves>(leaves, out, end, soon);
+}
+template <int kLeaves, typename T>
+SPECDEC_TARGET("avx512f,avx512bw")
+void sum_avx512(const T* const* leaves, T* out, std::size_t end, const std::byte* soon) {
+  sum_lanes<kLeaves>(leaves, out, end, soon);
+}
+
+template <int kLeaves, typename T>
+Sum<T> widest() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
+    return sum_avx512<kLeaves, T>;
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    return sum_avx2<kLeaves, T>;
+  }
+#endif
+  return sum_baseline<kLeaves, T>;
+}
+
+constexpr std::size_t kFastLeaves = 8;
+
+/// Null when there is no fast way for so many leaves.
+template <typename T>
+Sum<T> fast_sum(std::size_t leaves) {
+  static const std::array<Sum<T>, kFastLeaves + 1> table = {nullptr,        widest<1, T>(), widest<2, T>(),
+                                                            widest<3, T>(), widest<4, T>(), widest<5, T>(),
+                                                            widest<6, T>(), widest<7, T>(), widest<8, T>()};
+  return leaves < table.size() ? table[leaves] : nullptr;
+}
+
+/// Sums whole blocks; returns the number of elements that are done.
+template <typename T>
+std::size_t sum_blocks(std::span<const std::span<const T>> leaves, std::span<T> out, const std::byte* soon) {
+  const Sum<T> sum = fast_sum<T>(leaves.size());
+  if (sum == nullptr) {
+    return 0;
+  }
+  std::array<const T*, kFastLeaves> data{};
+  std::ranges::transform(leaves, data.begin(), [](std::span<const T> leaf) { return leaf.data(); });
   const std::size_t end = out.size() / kBlock * kBlock;
-  const auto sum_all = [&]<int kLeaves>(std::integral_constant<int, kLeaves>) {
-    for (std::size_t at = 0; at < end; at += kBlock) {
-      sum_block<kLeaves>(leaves, at, out.data());
-    }
-    return end;
-  };
-  switch (leaves.size()) {
-    case 2:
-      return sum_all(std::integral_constant<int, 2>{});
-    case 3:
-      return sum_all(std::integral_constant<int, 3>{});
-    case 4:
-      return sum_all(std::integral_constant<int, 4>{});
-    case 5:
-      return sum_all(std::integral_constant<int, 5>{});
-    case 6:
-      return sum_all(std::integral_constant<int, 6>{});
-    case 7:
-      return sum_all(std::integral_constant<int, 7>{});
-    case 8:
-      return sum_all(std::integral_constant<int, 8>{});
-    case 16:
-      return sum_all(std::integral_constant<int, 16>{});
-    default:
-      return 0;
+  sum(data.data(), out.data(), end, soon);
+  return end;
+}
+
+/// Elements [begin, size) one by one.
+template <typename T>
+void sum_rest(std::span<const std::span<const T>> leaves, std::span<T> out, std::size_t begin) {
+  std::array<T, kMaxLeaves> partial{};
+  for (std::size_t i = begin; i < out.size(); ++i) {
+    std::ranges::transform(leaves, partial.begin(), [i](std::span<const T> leaf) { return leaf[i]; });
+    tree_fold(static_cast<int>(leaves.size()),
+              [&](int into, int from) { partial[into] = add_in_tree(partial[into], partial[from]); });
+    out[i] = partial[0];
   }
 }
 
 template <typename T>
-void sum_tree(std::span<const std::span<const T>> leaves, std::span<T> out) {
-  std::array<T, kMaxLeaves> scratch;
-  check(!leaves.empty() && leaves.size() <= scratch.size(), "tree_sum: no leaves, or too many");
+void sum_tree(std::span<const std::span<const T>> leaves, std::span<T> out, const std::byte* soon) {
+  check(!leaves.empty() && leaves.size() <= kMaxLeaves, "tree_sum: no leaves, or too many");
   for (const std::span<const T> leaf : leaves) {
     check(leaf.size() == out.size(), "tree_sum: leaves of different sizes");
   }
-  for (std::size_t i = sum_blocks(leaves, out); i < out.size(); ++i) {
-    for (std::size_t r = 0; r < leaves.size(); ++r) {
-      scratch[r] = leaves[r][i];
-    }
-    tree_fold(static_cast<int>(leaves.size()),
-              [&](int into, int from) { scratch[into] = add_in_tree(scratch[into], scratch[from]); });
-    out[i] = scratch[0];
+  const std::size_t done = sum_blocks(leaves, out, soon);
+  if (done < out.size()) {
+    sum_rest(leaves, out, done);
   }
 }
 
 }  // namespace
 
-void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out) { sum_tree(leaves, out); }
+void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out, const std::byte* soon) {
+  sum_tree(leaves, out, soon);
+}
 
-void tree_sum(std::span<const std::span<const BF16>> leaves, std::span<BF16> out) { sum_tree(leaves, out); }
+void tree_sum(std::span<const std::span<const BF16>> leaves, std::span<BF16> out, const std::byte* soon) {
+  sum_tree(leaves, out, soon);
+}
 
 std::vector<TreeStep> tree_steps(int rank, int ranks) {
   std::vector<TreeStep> steps;

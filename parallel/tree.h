@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -32,10 +33,11 @@ constexpr BF16 add_in_tree(BF16 lower, BF16 upper) {
 inline constexpr int kMaxLeaves = 1024;
 
 /// out[i] = tree over ranks r of leaves[r][i]. All spans have the same size; no leaf may overlap `out` unless it is the
-/// same span. Allocates nothing.
-void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out);
+/// same span. Allocates nothing. `soon`: as many bytes as `out` that this thread writes next, or null; their cache lines,
+/// which another core may hold, are fetched for writing meanwhile.
+void tree_sum(std::span<const std::span<const float>> leaves, std::span<float> out, const std::byte* soon = nullptr);
 /// With every addition done in fp32 and rounded to bf16.
-void tree_sum(std::span<const std::span<const BF16>> leaves, std::span<BF16> out);
+void tree_sum(std::span<const std::span<const BF16>> leaves, std::span<BF16> out, const std::byte* soon = nullptr);
 
 /// What one rank does at one level of the tree: the ranks of its block of `stride` hold the block's sum and exchange it
 /// with those of the sibling block. A sibling block that is cut short by the number of ranks sends to all; one that is
