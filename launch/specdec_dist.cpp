@@ -57,7 +57,7 @@ bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, 
       for (const Method method : config.methods()) {
         journal.begin_run(method, method == Method::kSpeculative ? config.decode.k : 0, config.interconnects[link]);
         Transcript transcript(journal, progress, stream && link == 0 && method == config.decode.method);
-        const bool complete = job.generate(method, link, prompt, transcript);
+        const bool complete = job.generate(method, prompt, transcript, link);
         journal.add_modelled(job.modelled());
         if (!complete) {
           return false;
@@ -125,6 +125,17 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   return complete ? 0 : kEndedBySignal + session.watchdog().interrupted();
 }
 
+/// The program's name with the job's interconnects, if any is modelled: a trace must not be taken for one of this machine alone.
+std::string labelled(const std::string& program, const RunConfig& config) {
+  std::string labels;
+  bool modelled = false;
+  for (const InterconnectChoice& choice : config.interconnects) {
+    labels += (labels.empty() ? "" : ", ") + label_of(choice);
+    modelled = modelled || choice;
+  }
+  return modelled ? program + " (interconnect: " + labels + ")" : program;
+}
+
 void finish(JobTrace& trace, const std::string& program, const std::string& status,
             const std::vector<Communicator*>& groups) {
   const std::string note = trace.finish(status, groups);
@@ -150,7 +161,7 @@ int run(MpiSession& session, int argc, char** argv) {
   const std::unique_ptr<Communicator> target_group = session.split(config.parallel.transport, 0);
   std::optional<JobTrace> trace;
   if (!command.trace.empty()) {
-    trace.emplace(command.trace, session.program(), session.host(), *control);
+    trace.emplace(command.trace, labelled(session.program(), config), session.host(), *control);
   }
   Job job(
       config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; },

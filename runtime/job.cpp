@@ -20,6 +20,8 @@ constexpr TraceKind kLoad{.name = "load"};
 constexpr TraceKind kWarmUp{.name = "warm up"};
 constexpr TraceKind kAutoregressive{.name = name_of(Method::kAutoregressive)};
 constexpr TraceKind kSpeculative{.name = name_of(Method::kSpeculative)};
+/// By its place in `interconnect`; the trace's head has their names.
+constexpr TraceKind kModelled{.name = "modelled interconnect", .numbered = true};
 
 }  // namespace
 
@@ -162,8 +164,10 @@ EndRules Job::end_rules() const {
           .stop = config_.decode.stop};
 }
 
-bool Job::generate(Method method, std::size_t interconnect, std::size_t index, const EndRules& rules,
-                   OutputSink& sink) {
+bool Job::generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink,
+                   std::size_t interconnect) {
+  const Span modelled(config_.interconnects[interconnect] ? tracer_ : nullptr, kModelled,
+                      static_cast<std::int64_t>(interconnect));
   const Span span(tracer_, method == Method::kSpeculative ? kSpeculative : kAutoregressive);
   Drafter* const drafter = method == Method::kSpeculative && draft_ ? &draft_->drafter : nullptr;
   FixedDraftLength length(config_.decode.k);
@@ -172,8 +176,8 @@ bool Job::generate(Method method, std::size_t interconnect, std::size_t index, c
                               static_cast<std::int32_t>(interconnect));
 }
 
-bool Job::generate(Method method, std::size_t interconnect, std::size_t index, OutputSink& sink) {
-  return generate(method, interconnect, index, end_rules(), sink);
+bool Job::generate(Method method, std::size_t index, OutputSink& sink, std::size_t interconnect) {
+  return generate(method, index, end_rules(), sink, interconnect);
 }
 
 void Job::warm_up() {
@@ -184,7 +188,7 @@ void Job::warm_up() {
   NoSink sink;
   for (std::size_t i = 0; i < config_.interconnects.size(); ++i) {
     for (const Method method : config_.methods()) {
-      generate(method, i, 0, rules, sink);
+      generate(method, 0, rules, sink, i);
     }
   }
 }

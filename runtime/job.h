@@ -45,9 +45,9 @@ class Job {
   /// What the job runs on, for reports; `hosts` of every rank.
   MachineRecord machine(const std::vector<std::string>& hosts) const;
 
-  /// On rank 0: continues prompt `index` with `method` under `interconnect` (of RunConfig::interconnects), telling `sink`. False when the
-  /// user interrupted it.
-  bool generate(Method method, std::size_t interconnect, std::size_t index, OutputSink& sink);
+  /// On rank 0: continues prompt `index` with `method` under number `interconnect` of RunConfig::interconnects, telling `sink`. False when
+  /// the user interrupted it.
+  bool generate(Method method, std::size_t index, OutputSink& sink, std::size_t interconnect = 0);
   /// What the interconnect of the last prompt, if modelled, did on this rank meanwhile.
   ModelledTotals modelled() const { return links_.totals(); }
   /// On rank 0: a few tokens of the first prompt in every way that will run, so that no measured round pays for first touches.
@@ -63,7 +63,7 @@ class Job {
   void load_draft_and_prompts();
   EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;
   EndRules end_rules() const;
-  bool generate(Method method, std::size_t interconnect, std::size_t index, const EndRules& rules, OutputSink& sink);
+  bool generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink, std::size_t interconnect);
 
   const RunConfig config_;
   Tracer* tracer_;

@@ -24,12 +24,12 @@ bandwidth_GBps: 100
 """
 
 
-def run(options, *settings, interconnect=None, tokens=16, ranks=None):
+def run(options, *settings, interconnect=None, tokens=16, ranks=None, more=()):
     """Two prompts; the job, its report, and its runs by (interconnect, method)."""
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "report.json")
         arguments = ["--target", os.path.join(options.assets, "manpy-11m"), "--draft", os.path.join(options.assets, "manpy-2m"),
-                     "--prompt", "def read_lines(path):\n", "--prompt", "NAME\n       ls", "--json", path]
+                     "--prompt", "def read_lines(path):\n", "--prompt", "NAME\n       ls", "--json", path, *more]
         for setting in (f"decode.max_new_tokens={tokens}", "decode.ignore_eos=true", *settings):
             arguments += ["--set", setting]
         if interconnect:
@@ -107,6 +107,20 @@ def both_side_by_side(options):
         done.expect(label in done.err, f"the report has no {label!r}")
 
 
+def a_trace_says_so(options):
+    with tempfile.TemporaryDirectory() as directory:
+        run(options, *GREEDY, interconnect="[native, tpu-v4-chen]", more=["--trace", directory])
+        with open(os.path.join(directory, "trace.json"), encoding="utf-8") as file:
+            trace = json.load(file)
+    about = trace["otherData"]["program"]
+    if about != "specdec_dist (interconnect: native, modelled tpu-v4-chen)":
+        raise job.Failed(f"the trace calls itself {about!r}")
+    spans = [event for event in trace["traceEvents"] if event["name"] == "modelled interconnect 1"]
+    # On rank 0: two methods for warm-up and for each of two prompts.
+    if len(spans) != 6:
+        raise job.Failed(f"{len(spans)} stretches of the trace are modelled")
+
+
 def nothing_is_faster_than_its_model(options):
     """A lower bound that the model promises on any machine: two all-reduces a layer and pass."""
     with tempfile.TemporaryDirectory() as directory:
@@ -125,7 +139,7 @@ def nothing_is_faster_than_its_model(options):
 
 CASES = {case.__name__: case for case in (
     greedy_tokens_are_the_native_ones, sampled_tokens_are_the_native_ones, on_every_transport, one_rank_waits_for_nobody, both_side_by_side,
-    nothing_is_faster_than_its_model)}
+    a_trace_says_so, nothing_is_faster_than_its_model)}
 
 if __name__ == "__main__":
     job.run_cases(job.parse(__doc__), CASES)
