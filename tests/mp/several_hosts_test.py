@@ -56,6 +56,21 @@ def same_text(options):
         run.expect(machine["hosts"] == names, f"the hosts are {machine['hosts']}, expected {names}")
 
 
+def transports(options):
+    """Asked for by name: the same text, or a refusal where it does not suit the hosts."""
+    alone, _ = report_of(argparse.Namespace(**{**vars(options), "ranks": 0}))
+    for transport in ("mpi", "hier"):
+        run, report = report_of(layout(options, 2, 2), "--set", f"parallel.transport={transport}")
+        run.expect(run.out == alone.out, "the text is not that of one rank")
+        run.expect(report["machine"]["transport"] == transport, f"the transport is {report['machine']['transport']}")
+    for ranks_a_host, transport, why in ((2, "shm", "found shm with ranks on 2 hosts"),
+                                         (3, "hier", "found hier where neighbouring ranks are on different hosts")):
+        asked = layout(options, 2, ranks_a_host)
+        run = job.run(asked, asked.ranks, ["--config", CONFIG, "--set", f"parallel.transport={transport}"])
+        lines = run.error_lines()
+        run.expect(run.code == 2 and len(lines) == 1 and f"parallel.transport: {why}, expected" in lines[0], f"{transport} was not refused")
+
+
 def cut_off(run, rank):
     """Takes the link of this rank's host down."""
     subprocess.run(["nsenter", "--net", "--target", str(run.ranks()[rank]), "ip", "link", "set", "eth0", "down"], check=True)
@@ -178,7 +193,7 @@ def command_line(options):
 
 
 CASES = {case.__name__: case for case in (
-    same_text, link_down, link_down_before_the_deadline, link_of_rank_0_down, culprit_is_named_by_its_rank_in_the_job, interface,
+    same_text, transports, link_down, link_down_before_the_deadline, link_of_rank_0_down, culprit_is_named_by_its_rank_in_the_job, interface,
     nothing_stays, two_at_once, command_line)}
 
 if __name__ == "__main__":
