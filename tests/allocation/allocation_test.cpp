@@ -3,6 +3,7 @@
 //   a pass    Transformer::forward, target with 1 and 5 rows, draft with 1 row, after one prefill, over many lengths of the context;
 //   a round   all of Coordinator's loop, draft, broadcast, score, decide, accept, text (with a tokenizer for Llama), in the second sequence of
 //             a job, greedy, with temperature alone, and with top-k and top-p.
+// Half of them with a trace, from its first events until it is full.
 // Not shown: other ranks' transports, the sink (the journal and the reports keep what they are told), stop strings, and rounds whose text is longer than
 // 16 bytes a token.
 
@@ -47,10 +48,10 @@ TEST(CountedMalloc, CountsEveryWayToAllocate) {
 
 /// A model on one rank.
 struct Model {
-  Model(const std::filesystem::path& directory, Backend& backend, Communicator& group, DType dtype)
+  Model(const std::filesystem::path& directory, Backend& backend, Communicator& group, DType dtype, Tracer* tracer)
       : checkpoint(directory),
         transformer(load_model_config(directory), checkpoint, backend, group,
-                    {.dtype = dtype, .max_rows = kDrafted + 1, .prefill_rows = 16}) {}
+                    {.dtype = dtype, .max_rows = kDrafted + 1, .prefill_rows = 16, .tracer = tracer}) {}
   Checkpoint checkpoint;
   Transformer transformer;
 };
@@ -59,11 +60,12 @@ struct Subject {
   std::string name;
   DType dtype = DType::kBF16;
   int threads = 1;
+  bool traced = false;
 };
 
 std::string name_of(const Subject& subject) {
   return subject.name + "_" + std::string(specdec::name_of(subject.dtype)) + "_" + std::to_string(subject.threads) +
-         "threads";
+         "threads" + (subject.traced ? "_traced" : "");
 }
 
 void PrintTo(const Subject& subject, std::ostream* out) { *out << name_of(subject); }
@@ -83,8 +85,8 @@ class Allocations : public ::testing::TestWithParam<Subject> {
       write_random_model({.family = "gpt2", .layers = 1, .context = 256, .noise = 0.3F}, draft_directory);
     }
     backend_ = make_backend({.name = "cpu", .threads = subject.threads});
-    target_ = std::make_unique<Model>(target_directory, *backend_, group_, subject.dtype);
-    draft_ = std::make_unique<Model>(draft_directory, *backend_, self_, subject.dtype);
+    target_ = std::make_unique<Model>(target_directory, *backend_, group_, subject.dtype, tracer());
+    draft_ = std::make_unique<Model>(draft_directory, *backend_, self_, subject.dtype, nullptr);
     std::iota(prompt_.begin(), prompt_.end(), 10);
   }
 
@@ -100,9 +102,13 @@ class Allocations : public ::testing::TestWithParam<Subject> {
     return allocations() - before;
   }
 
+  Tracer* tracer() { return GetParam().traced ? &tracer_ : nullptr; }
+
+  static constexpr std::size_t kEvents = 5000;
+  Tracer tracer_{kEvents};
   const TemporaryDirectory directory_;
   SelfCommunicator self_;
-  TimedCommunicator group_{self_};
+  TimedCommunicator group_{self_, tracer()};
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> target_;
   std::unique_ptr<Model> draft_;
@@ -154,13 +160,13 @@ TEST_P(Allocations, NoneInARound) {
                                          SamplingParams{.temperature = 0.8F, .top_k = 50, .top_p = 0.95F}}) {
     const TokenVerifier verifier;
     Decision decision(target_->transformer.head(), true, sampling, verifier, 1);
-    Scorer scorer(target_->transformer, group_, decision, 7);  // 7: as with parallel.agreement
-    ModelDrafter drafter(draft_->transformer, sampling, 1);
+    Scorer scorer(target_->transformer, group_, decision, 7, tracer());  // 7: as with parallel.agreement
+    ModelDrafter drafter(draft_->transformer, sampling, 1, 1, tracer());
     Progress progress;
     RoundChannel channel(self_, progress, kDrafted);
     FixedDraftLength length(kDrafted);
-    Coordinator coordinator(scorer, channel, &drafter, length, tokenizer_.get(), {.max_new_tokens = 120},
-                            [] { return false; });
+    Coordinator coordinator(
+        scorer, channel, &drafter, length, tokenizer_.get(), {.max_new_tokens = 120}, [] { return false; }, tracer());
     CountingSink warm_up;
     coordinator.generate(0, "", prompt_, warm_up);
     CountingSink sink;
@@ -173,11 +179,13 @@ TEST_P(Allocations, NoneInARound) {
       EXPECT_EQ(sink.per_round()[round], 0) << what << ", round " << round;
     }
   }
+  EXPECT_EQ(tracer_.events().size(), GetParam().traced ? kEvents : 0);
+  EXPECT_EQ(tracer_.dropped() > 0, GetParam().traced);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Allocations,
-                         ::testing::Values(Subject{"llama", DType::kBF16, 1}, Subject{"llama", DType::kF32, 2},
-                                           Subject{"gpt2", DType::kBF16, 2}, Subject{"gpt2", DType::kF32, 1}),
+                         ::testing::Values(Subject{"llama", DType::kBF16, 1, true}, Subject{"llama", DType::kF32, 2},
+                                           Subject{"gpt2", DType::kBF16, 2, true}, Subject{"gpt2", DType::kF32, 1}),
                          [](const auto& value) { return name_of(value.param); });
 
 }  // namespace

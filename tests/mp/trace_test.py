@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Reads the traces of real runs (docs/tracing.md) and holds them against the model's shape, the protocol and the report.
+
+    trace_test.py [CASE ...] --program build/.../specdec_dist --assets assets --ranks N
+"""
+
+import collections
+import json
+import os
+import signal
+import tempfile
+
+import job
+
+COMPUTE, COMMUNICATION = 0, 1
+TARGET, DRAFT = "manpy-2m", "manpy-0.5m"
+
+Event = collections.namedtuple("Event", "name rank lane begin end args")  # begin and end in whole nanoseconds
+
+
+def nanoseconds(microseconds):
+    return round(microseconds * 1000)
+
+
+def read(path):
+    """(otherData, spans) of one file."""
+    with open(path, encoding="utf-8") as file:
+        trace = json.load(file)
+    spans = []
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            begin = nanoseconds(event["ts"])
+            spans.append(Event(event["name"], event["pid"], event["tid"], begin, begin + nanoseconds(event["dur"]),
+                               event.get("args", {})))
+    return trace["otherData"], spans
+
+
+def arguments(options, directory, *settings):
+    found = ["--target", os.path.join(options.assets, TARGET), "--draft", os.path.join(options.assets, DRAFT), "--trace", directory,
+             "--set", "decode.ignore_eos=true"]
+    for setting in settings:
+        found += ["--set", setting]
+    return found
+
+
+def inside(spans, outer):
+    return [s for s in spans if s.rank == outer.rank and outer.begin <= s.begin and s.end <= outer.end and s is not outer]
+
+
+def check_nesting(run, spans):
+    """On one lane two spans are apart, or one contains the other; in the file the outer one stands first."""
+    lanes = collections.defaultdict(list)
+    for span in spans:
+        lanes[span.rank, span.lane].append(span)
+    for lane in lanes.values():
+        open_spans = []
+        for span in lane:
+            while open_spans and open_spans[-1].end <= span.begin and open_spans[-1].begin < span.begin:
+                open_spans.pop()
+            for outer in open_spans[-1:]:
+                run.expect(outer.begin <= span.begin and span.end <= outer.end or span.begin >= outer.end,
+                           f"{span} is neither in nor after {outer}")
+            open_spans.append(span)
+
+
+def check_round(run, spans, whole, shape):
+    """One round of one rank; returns K."""
+    found = inside(spans, whole)
+    names = collections.Counter((s.lane, s.name) for s in found)
+
+    def only(name, lane=COMPUTE):
+        run.expect(names[lane, name] == 1, f"{names[lane, name]} times {name} in {whole}, expected once")
+        return next(s for s in found if (s.lane, s.name) == (lane, name))
+
+    only("broadcast", COMMUNICATION)
+    only("commit")
+    only("head")
+    only("decide")
+    score = only("score")
+    rows = score.args["rows"]
+    if whole.rank == 0:
+        only("broadcast")
+        draft = only("draft")
+        run.expect(draft.args["tokens"] == rows - 1, f"{draft} before {score}")
+        passes = [s for s in inside(spans, draft) if s.name == "draft pass"]
+        run.expect(len(passes) == rows - 1, f"{len(passes)} draft passes for {rows - 1} tokens")
+    else:
+        only("wait for round")
+    parts = inside(spans, score)
+    for layer in range(shape["num_hidden_layers"]):
+        span = next((s for s in parts if s.name == f"layer {layer}"), None)
+        run.expect(span is not None, f"no layer {layer} in {score}")
+        for name in ("attention", "mlp"):
+            branch = [s for s in inside(spans, span) if s.name == name]
+            run.expect(len(branch) == 1, f"{len(branch)} times {name} in {span}")
+            reduced = [s for s in inside(spans, branch[0]) if s.name == "all_reduce"]
+            run.expect(len(reduced) == 1, f"{len(reduced)} all-reduces in {branch[0]}")
+            bytes_ = rows * shape["hidden_size"] * 4
+            run.expect(reduced[0].args["bytes"] == bytes_, f"{reduced[0]}: expected {bytes_} bytes")
+    total = sum(s.name == "all_reduce" for s in parts)
+    run.expect(total == 2 * shape["num_hidden_layers"], f"{total} all-reduces in {score}")
+    return rows - 1
+
+
+def check_collectives(run, spans, ranks):
+    """Of each kind all ranks have equally many, and nobody leaves one before all have come whom it needs."""
+    for name in ("all_reduce", "all_gather", "broadcast"):
+        per_rank = [[s for s in spans if s.rank == r and s.lane == COMMUNICATION and s.name == name] for r in range(ranks)]
+        counts = {len(events) for events in per_rank}
+        run.expect(len(counts) == 1, f"{name}: {counts} on different ranks")
+        for events in zip(*per_rank):
+            run.expect(len({e.args["bytes"] for e in events}) == 1, f"sizes differ: {events}")
+            needed = events[:1] if name == "broadcast" else events
+            last = max(needed, key=lambda e: e.begin)
+            for event in events:
+                run.expect(event.end >= last.begin, f"{event} ended before {last} began")
+                if last.begin > event.begin:
+                    waits = [s for s in spans if s.rank == event.rank and s.name == "wait" and s.begin == event.begin]
+                    run.expect(len(waits) == 1 and waits[0].end == last.begin and waits[0].args["for_rank"] == last.rank,
+                               f"{event} waited for {last}, found {waits}")
+
+
+def check_report(run, spans, report):
+    """Rank 0's spans add up to what the report says; both have the same readings of the clock, to the nanosecond."""
+    warm_up = next(s for s in spans if s.name == "warm up")
+    for part in report["runs"]:
+        prompts = [s for s in spans if s.name == part["method"] and s.rank == 0 and not s.begin < warm_up.end]
+        run.expect(len(prompts) == 2, f"{len(prompts)} spans {part['method']}, expected one a prompt")
+        rounds = [s for p in prompts for s in inside(spans, p) if s.name.startswith("round ")]
+        run.expect(len(rounds) == part["metrics"]["loops"], f"{len(rounds)} rounds, the report has {part['metrics']['loops']}")
+        sums = collections.Counter()
+        for whole in rounds:
+            sums["total"] += whole.end - whole.begin
+            for span in inside(spans, whole):
+                if span.lane == COMPUTE and span.name in ("draft", "broadcast", "score", "decide"):
+                    sums[span.name] += span.end - span.begin
+                    if span.name == "score":
+                        sums["score_all_reduce"] += sum(s.end - s.begin for s in inside(spans, span) if s.name == "all_reduce")
+        sums["score_compute"] = sums["score"] - sums["score_all_reduce"]
+        split = part["metrics"]["split"]
+        for name in ("total", "draft", "broadcast", "score_compute", "score_all_reduce", "decide"):
+            reported = round(split[name]["seconds"] * 1e9)
+            run.expect(abs(reported - sums[name]) <= 1, f"{name}: {sums[name]} ns in the trace, {reported} in the report")
+
+
+def complete(options):
+    with open(os.path.join(options.assets, TARGET, "config.json"), encoding="utf-8") as file:
+        shape = json.load(file)
+    with tempfile.TemporaryDirectory() as parent:
+        directory, report_file = os.path.join(parent, "a", "trace"), os.path.join(parent, "report.json")
+        settings = ("decode.max_new_tokens=12", "compare=true", "decode.temperature=0")
+        run = job.run(options, options.ranks, [*arguments(options, directory, *settings), "--json", report_file, "--prompt",
+                                               "def f(n):\n", "--prompt", "class A:\n"])
+        run.expect(run.code == 0, "ended with an error")
+        run.expect(sorted(os.listdir(directory)) == [f"rank{r}.json" for r in range(options.ranks)] + ["trace.json"],
+                   f"found {os.listdir(directory)}")
+        about, spans = read(os.path.join(directory, "trace.json"))
+        with open(report_file, encoding="utf-8") as file:
+            report = json.load(file)
+        run.expect(about["status"] == "ok" and about["size"] == options.ranks, f"found {about}")
+        run.expect([r["rank"] for r in about["ranks"]] == list(range(options.ranks)), f"found {about}")
+        run.expect(all(r["dropped"] == 0 and r["clock"]["start"] == {"offset_ns": 0, "uncertainty_ns": 0} for r in about["ranks"]),
+                   f"one host has one clock: {about}")
+        for rank in range(options.ranks):
+            _, own = read(os.path.join(directory, f"rank{rank}.json"))
+            run.expect(own == [s for s in spans if s.rank == rank], f"rank{rank}.json is not what the merged file has")
+        check_nesting(run, spans)
+        drafted = collections.Counter()
+        for rank in range(options.ranks):
+            rounds = [s for s in spans if s.rank == rank and s.name.startswith("round ")]
+            drafted[rank] = [check_round(run, [s for s in spans if s.rank == rank], whole, shape) for whole in rounds]
+            run.expect(drafted[rank] == drafted[0], "ranks saw different rounds")
+        run.expect(4 in drafted[0] and 0 in drafted[0], f"expected rounds with and without drafts, found {drafted[0]}")
+        check_collectives(run, spans, options.ranks)
+        check_report(run, spans, report)
+
+
+def struck(options, strike, status, ranks):
+    """A job that ends before its time leaves the file of each of `ranks`, up to then."""
+    with tempfile.TemporaryDirectory() as directory:
+        with job.Job(options, options.ranks, [*arguments(options, directory, "decode.max_new_tokens=400", "compare=false"),
+                                              *["--prompt", "def f(n):\n"] * 12]) as run:
+            run.expect(run.read_until(lambda out: len(out) > 20), "ended before it was struck")
+            strike(run)
+            run.wait()
+            run.expect(run.code != 0, "ended as if nothing had been")
+            for rank in ranks:
+                about, spans = read(os.path.join(directory, f"rank{rank}.json"))
+                run.expect(about["status"].startswith(status), f"rank {rank}: the status is {about['status']!r}")
+                run.expect(any(s.name.startswith("round ") for s in spans), f"rank {rank}: no rounds")
+                check_nesting(run, spans)
+
+
+def interrupted(options):
+    struck(options, lambda run: run.process.send_signal(signal.SIGTERM), "interrupted", range(options.ranks))
+
+
+def lost_rank(options):
+    last = options.ranks - 1
+
+    def strike(run):
+        os.kill(run.ranks()[last], signal.SIGKILL)
+
+    struck(options, strike, f"rank {last} ", range(1))
+    struck(options, strike, "rank 0 has ended the job", range(1, last))
+
+
+def unwritable(options):
+    with tempfile.TemporaryDirectory() as parent:
+        path = os.path.join(parent, "file")
+        with open(path, "w", encoding="utf-8"):
+            pass
+        run = job.run(options, options.ranks, [*arguments(options, path), "--prompt", "x"])
+        run.expect(run.code == 2 and run.out == b"", "expected exit code 2 and no text")
+        run.expect(len(run.error_lines()) == 1 and f"--trace: '{path}" in run.error_lines()[0], "expected one line that names it")
+
+
+CASES = {case.__name__: case for case in (complete, interrupted, lost_rank, unwritable)}
+
+if __name__ == "__main__":
+    job.run_cases(job.parse(__doc__), CASES)
