@@ -27,7 +27,7 @@ constexpr std::size_t kChunkArrivals = std::size_t{1} << 16;
   throw_bad_input(fmt::format("--trace: '{}' cannot be written: {}", path.string(), why));
 }
 
-/// A file that is there as a whole or not at all.
+/// As write_whole_file (whole_file.h), but in parts: a trace may be large.
 class WholeFile {
  public:
   explicit WholeFile(std::filesystem::path path)
