@@ -108,6 +108,9 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
       trace->write_alone(failure.message);
     }
   });
+  if (file) {
+    file->start();
+  }
   bool complete = false;
   try {
     job.warm_up();

@@ -68,7 +68,9 @@ std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double de
       ranks, [](const RankStatus&) { return true; },
       [](const RankStatus& a, const RankStatus& b) { return advance(a.progress) < advance(b.progress); });
   if (last != nullptr && blameable_stall(*last, ranks) > deadline) {
-    return Culprit{last->rank, FailureCause::kStalled};
+    // Its heartbeats end together with its work when it is stopped, and the last of them may have told nothing new.
+    const bool answers = last->silence < deadline / 2;
+    return Culprit{last->rank, answers ? FailureCause::kStalled : FailureCause::kSilent};
   }
   return std::nullopt;
 }

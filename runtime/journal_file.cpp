@@ -7,7 +7,9 @@
 namespace specdec {
 
 JournalFile::JournalFile(const RunJournal& journal, std::filesystem::path path)
-    : journal_(journal), path_(std::move(path)) {
+    : journal_(journal), path_(std::move(path)) {}
+
+void JournalFile::start() {
   write();
   thread_ = std::jthread([this](const std::stop_token& stop) { keep_up(stop); });
 }

@@ -17,8 +17,11 @@ class JournalFile {
  public:
   static constexpr std::chrono::milliseconds kInterval{100};
 
-  /// Writes at once, so that a path that cannot be written throws (kBadInput) before any work is done.
+  /// Writes nothing yet.
   JournalFile(const RunJournal& journal, std::filesystem::path path);
+  /// Writes at once, so that a path that cannot be written throws (kBadInput) before any work is done, and from now on. By then whoever
+  /// ends the job must be able to write too: what is on disk says that the job runs.
+  void start();
   /// Stops the thread; write() before it for the last state.
   ~JournalFile() = default;
   /// Writes now. Throws kBadInput when the path cannot be written any more.

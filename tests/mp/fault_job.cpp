@@ -1,6 +1,6 @@
 // A job that never ends by itself, for fault_test.py: rounds of collectives, and what a test orders to go wrong.
 //
-//   fault_job MODE DEADLINE OUTPUT [TRANSPORT]     rank r prints "pid r PID" when the rounds have begun; OUTPUT gets what on_failure writes.
+//   fault_job MODE DEADLINE OUTPUT [TRANSPORT]     rank r prints "pid r PID" when the rounds have begun; OUTPUT gets what rank 0's on_failure writes.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -117,9 +117,12 @@ int main(int argc, char** argv) {
       throw_bad_input("usage: fault_job MODE DEADLINE OUTPUT [TRANSPORT]");
     }
     session.watchdog().set_deadline(std::strtod(argv[2], nullptr));
-    session.watchdog().set_on_failure([&](const Failure& failure) {
-      write_file(argv[3], "rank " + std::to_string(failure.rank) + " code " + std::to_string(failure.exit_code) + "\n");
-    });
+    if (session.rank() == 0) {
+      session.watchdog().set_on_failure([&](const Failure& failure) {
+        write_file(argv[3],
+                   "rank " + std::to_string(failure.rank) + " code " + std::to_string(failure.exit_code) + "\n");
+      });
+    }
     const std::string mode = argv[1];
     if (mode == "agreed") {
       const auto world = session.world("auto");

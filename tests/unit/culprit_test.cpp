@@ -77,6 +77,15 @@ TEST(Culprit, TheLeastAdvancedThatStandsStill) {
   expect_culprit(ranks, 1, FailureCause::kStalled);
 }
 
+TEST(Culprit, WhoStandsStillAndDoesNotAnswerIsSilent) {
+  std::vector<RankStatus> ranks{well(0, 5, 91, RankState::kWaiting),
+                                stalled(well(1, 5, 90, RankState::kComputing), 30.1)};
+  ranks[1].silence = 29.9;
+  expect_culprit(ranks, 1, FailureCause::kSilent);
+  ranks[1].silence = 0.1;
+  expect_culprit(ranks, 1, FailureCause::kStalled);
+}
+
 TEST(Culprit, TheDeadlineCountsFromTheAwaitedRanksLastProgress) {
   // Others have waited for a minute, but rank 1's prefill goes on.
   std::vector<RankStatus> ranks{stalled(well(0, 1, 10, RankState::kWaiting), 60),
