@@ -96,6 +96,23 @@ std::string run_table(const JobRecord& job, const std::vector<RunMetrics>& metri
   return text + (labelled ? late_counts + "\n" : "");
 }
 
+/// How far the figures under a modelled interconnect are the model's, and how far those of a machine that cannot keep up with it.
+std::string late_lines(const JobRecord& job) {
+  std::string text;
+  for (const InterconnectChoice& choice : job.config.interconnects) {
+    ModelledTotals sum;
+    for (const RunRecord& run : job.runs) {
+      if (choice && name_of(run.interconnect) == name_of(choice)) sum += run.modelled;
+    }
+    if (sum.late > 0) {
+      text += fmt::format(
+          "\nLate, {}: {} of {} collectives, by {:.1f} ms together, where all should have taken {:.1f} ms.\n",
+          label_of(choice), sum.late, sum.collectives, 1e3 * sum.late_seconds, 1e3 * sum.modelled_seconds);
+    }
+  }
+  return text;
+}
+
 /// ", modelled NAME" where a report has such runs.
 std::string label_after(const JobRecord& job, const InterconnectChoice& choice) {
   return any_modelled(job) ? ", " + label_of(choice) : "";
@@ -142,6 +159,7 @@ std::string report_text(const JobRecord& job) {
   for (const RunRecord& run : job.runs) metrics.push_back(measure(run));
   std::string text = machine_lines(job) + run_table(job, metrics);
   for (std::size_t i = 0; i < metrics.size(); ++i) text += split_table(job, job.runs[i], metrics[i]);
+  text += late_lines(job);
   for (const InterconnectChoice& choice : job.config.interconnects) {
     const RunMetrics* alone = nullptr;
     const RunMetrics* fast = nullptr;

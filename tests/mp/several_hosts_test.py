@@ -144,6 +144,16 @@ def interface(options):
         run.expect(code != 2 or len(run.error_lines()) == 1, "bad input is told more than once")
 
 
+def a_modelled_interconnect_is_refused(options):
+    """It needs ranks that read one clock. The configuration is what is wrong, not a rank: one line, from rank 0."""
+    options = layout(options, 2, 1)
+    run = job.run(options, options.ranks, ["--config", CONFIG, "--set", "interconnect=[native, tpu-v4-chen]"])
+    lines = run.error_lines()
+    run.expect(run.code == 2 and len(lines) == 1, "not refused in one line")
+    run.expect("interconnect" in lines[0] and "2 hosts" in lines[0], "the line does not say why")
+    run.expect(run.out == b"", "something is on stdout")
+
+
 def traces():
     """What a run could leave on the machine besides processes."""
     with open("/proc/self/mounts", encoding="utf-8") as file:
@@ -194,7 +204,7 @@ def command_line(options):
 
 CASES = {case.__name__: case for case in (
     same_text, transports, link_down, link_down_before_the_deadline, link_of_rank_0_down, culprit_is_named_by_its_rank_in_the_job, interface,
-    nothing_stays, two_at_once, command_line)}
+    a_modelled_interconnect_is_refused, nothing_stays, two_at_once, command_line)}
 
 if __name__ == "__main__":
     job.run_cases(job.parse(__doc__), CASES)

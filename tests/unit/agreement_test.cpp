@@ -93,6 +93,7 @@ TEST(Agreement, NoFieldOfAMessageChangesUnseen) {
       [](Round& r) { r.number ^= 0x80000000U; },
       [](Round& r) { r.kept ^= 4; },
       [](Round& r) { r.count ^= 1; },
+      [](Round& r) { r.interconnect ^= 1; },
       [](Round& r) { r.rows[0].token ^= 1; },
       [](Round& r) { r.rows[1].token ^= 0x4000; },
       [](Round& r) { r.rows[1].parent ^= 1; },

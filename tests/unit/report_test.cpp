@@ -360,6 +360,9 @@ TEST(Report, LabelsEveryModelledFigure) {
   EXPECT_THAT(text, ::testing::ContainsRegex("late collectives +3 of 20 +4 of 20 +- +-\n"));
   EXPECT_THAT(text, HasSubstr("A loop of speculative decoding, modelled slow-wire, mean of 1:"));
   EXPECT_THAT(text, HasSubstr("A loop of autoregressive decoding, native, mean of 1:"));
+  EXPECT_THAT(text,
+              HasSubstr("\nLate, modelled slow-wire: 7 of 40 collectives, by 1000.0 ms together, where all should "
+                        "have taken 4000.0 ms.\n"));
   EXPECT_THAT(text, HasSubstr("Speed-up, modelled slow-wire: 4;"));
   EXPECT_THAT(text, HasSubstr("Speed-up, native: 2;"));
 }
@@ -373,6 +376,7 @@ TEST(Report, SaysHowMuchAndWhy) {
   EXPECT_THAT(text, HasSubstr("8 ranks on a, b (mpi transport), cpu (x), threads a rank: 1, weights in bf16"));
   EXPECT_THAT(text, ::testing::ContainsRegex("ms per token +10 +8\n"));
   EXPECT_THAT(text, HasSubstr("Speed-up: 1.25"));
+  EXPECT_THAT(text, Not(HasSubstr("Late")));
   EXPECT_THAT(text, Not(HasSubstr("native"))) << "a job that is all measured needs no label";
   EXPECT_THAT(text, HasSubstr("Greedy texts identical: yes"));
   EXPECT_THAT(
