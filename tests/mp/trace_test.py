@@ -143,6 +143,49 @@ def check_report(run, spans, report):
             run.expect(abs(reported - sums[name]) <= 1, f"{name}: {sums[name]} ns in the trace, {reported} in the report")
 
 
+def check_all(run, spans, ranks, shape, report):
+    check_nesting(run, spans)
+    drafted = []
+    for rank in range(ranks):
+        own = [s for s in spans if s.rank == rank]
+        drafted.append([check_round(run, own, whole, shape) for whole in own if whole.name.startswith("round ")])
+        run.expect(drafted[rank] == drafted[0], "ranks saw different rounds")
+    run.expect(4 in drafted[0] and 0 in drafted[0], f"expected rounds with and without drafts, found {drafted[0]}")
+    check_collectives(run, spans, ranks)
+    check_report(run, spans, report)
+
+
+def expect_faults_are_found(run, spans, ranks, shape, report):
+    """One fault at a time in a trace that is right: each must be found."""
+    at = {}
+    for i, span in enumerate(spans):
+        at[span.rank, span.lane, span.name] = i  # the last one
+
+    def planted(fault, index, **change):
+        bad = list(spans)
+        bad[index] = bad[index]._replace(**change)
+        must_fail(fault, bad)
+
+    def must_fail(fault, bad):
+        try:
+            check_all(run, bad, ranks, shape, report)
+        except (job.Failed, StopIteration):
+            return
+        run.expect(False, f"nothing is said of {fault}")
+
+    last = ranks - 1
+    reduce = at[last, COMMUNICATION, "all_reduce"]
+    planted("an all-reduce of half the bytes", reduce, args={"bytes": spans[reduce].args["bytes"] // 2})
+    must_fail("an all-reduce that is missing", spans[:reduce] + spans[reduce + 1:])
+    draft = at[0, COMPUTE, "draft"]
+    planted("a draft that is 5 ns shorter than reported", draft, end=spans[draft].end - 5)
+    layer = at[0, COMPUTE, "layer 0"]
+    planted("a layer that ends after its pass", layer, end=spans[layer].end + 10**9)
+    begins = {s.rank: s.begin for s in spans if s.lane == COMMUNICATION and s.name == "all_reduce"}
+    shift = 10**7 + max(begins.values()) - min(begins.values())
+    must_fail("a clock that is wrong", [s._replace(begin=s.begin + shift, end=s.end + shift) if s.rank == last else s for s in spans])
+
+
 def complete(options):
     with open(os.path.join(options.assets, TARGET, "config.json"), encoding="utf-8") as file:
         shape = json.load(file)
@@ -164,15 +207,8 @@ def complete(options):
         for rank in range(options.ranks):
             _, own = read(os.path.join(directory, f"rank{rank}.json"))
             run.expect(own == [s for s in spans if s.rank == rank], f"rank{rank}.json is not what the merged file has")
-        check_nesting(run, spans)
-        drafted = collections.Counter()
-        for rank in range(options.ranks):
-            rounds = [s for s in spans if s.rank == rank and s.name.startswith("round ")]
-            drafted[rank] = [check_round(run, [s for s in spans if s.rank == rank], whole, shape) for whole in rounds]
-            run.expect(drafted[rank] == drafted[0], "ranks saw different rounds")
-        run.expect(4 in drafted[0] and 0 in drafted[0], f"expected rounds with and without drafts, found {drafted[0]}")
-        check_collectives(run, spans, options.ranks)
-        check_report(run, spans, report)
+        check_all(run, spans, options.ranks, shape, report)
+        expect_faults_are_found(run, spans, options.ranks, shape, report)
 
 
 def struck(options, strike, statuses):
