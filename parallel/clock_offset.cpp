@@ -43,6 +43,7 @@ std::vector<bool> who_shares_a_clock(Communicator& group) {
   std::vector<std::array<char, 128>> all(static_cast<std::size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), {});
   std::vector<bool> shares;
+  shares.reserve(all.size());
   for (const auto& theirs : all) {
     shares.push_back(theirs[0] != 0 && theirs == all.front());
   }
@@ -59,7 +60,7 @@ ClockOffset measure_clock_offset(Communicator& group) {
 }
 
 ClockOffset measure_clock_offset(Communicator& group, const std::function<std::int64_t()>& now) {
-  const std::size_t size = static_cast<std::size_t>(group.size());
+  const auto size = static_cast<std::size_t>(group.size());
   std::vector<std::int64_t> shown(size);
   std::vector<ClockOffset> best(size, {.uncertainty = std::numeric_limits<std::int64_t>::max()});
   for (int trip = 0; trip < kRoundTrips; ++trip) {
