@@ -24,9 +24,9 @@ constexpr const char* kAbout =
     "algbw = bytes / P50, busbw = algbw * 2 (n - 1) / n, GB = 10^9 bytes, as nccl-tests define them.\n";
 constexpr const char* kExamples =
     "Examples:\n"
-    "  mpirun -np 2 allreduce_bench\n"
+    "  mpirun -np 2 allreduce_bench --bytes 1K..1M\n"
     "  mpirun -np 8 allreduce_bench --d-model 8192 --tokens 1,2,4,5,8,16 --dtype bf16,fp32\n"
-    "  mpirun -np 4 allreduce_bench --bytes 1K..1M --transport shm,mpi,hier --csv curve.csv\n"
+    "  mpirun -np 4 allreduce_bench --bytes 16K,256K --transport shm,mpi,hier --csv curve.csv\n"
     "  mpirun -np 2 allreduce_bench --decode layers=32,d_model=4096,vocab=32000,gap_us=100\n"
     "  mpirun -np 2 allreduce_bench --decode assets/manpy-11m --tokens 1,5\n"
     "Exit codes: 0 done; 1 wrong sums; 2 bad input; 3 a rank was lost.";
