@@ -71,6 +71,15 @@ def transports(options):
         run.expect(run.code == 2 and len(lines) == 1 and f"parallel.transport: {why}, expected" in lines[0], f"{transport} was not refused")
 
 
+def conformance(options):
+    """The battery of all transports, over links that are real between the hosts."""
+    program = os.path.join(os.path.dirname(options.program), "mp_conformance")
+    asked = argparse.Namespace(**{**vars(layout(options, 2, 2, "--map-by", "node")), "program": program})
+    names = ":".join(f"InTheTree/Transport.{name}/hier" for name in ("Sums", "Moves", "OperationsInAnyOrder"))
+    run = job.run(asked, asked.ranks, [f"--gtest_filter={names}"])
+    run.expect(run.code == 0 and b"3 tests from 1 test suite ran" in run.out, "did not pass")
+
+
 def cut_off(run, rank):
     """Takes the link of this rank's host down."""
     subprocess.run(["nsenter", "--net", "--target", str(run.ranks()[rank]), "ip", "link", "set", "eth0", "down"], check=True)
@@ -203,8 +212,8 @@ def command_line(options):
 
 
 CASES = {case.__name__: case for case in (
-    same_text, transports, link_down, link_down_before_the_deadline, link_of_rank_0_down, culprit_is_named_by_its_rank_in_the_job, interface,
-    a_modelled_interconnect_is_refused, nothing_stays, two_at_once, command_line)}
+    same_text, transports, conformance, link_down, link_down_before_the_deadline, link_of_rank_0_down,
+    culprit_is_named_by_its_rank_in_the_job, interface, a_modelled_interconnect_is_refused, nothing_stays, two_at_once, command_line)}
 
 if __name__ == "__main__":
     job.run_cases(job.parse(__doc__), CASES)
