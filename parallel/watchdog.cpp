@@ -282,22 +282,22 @@ void Watchdog::judge() {
     end(describe(*found));
   }
   if (error_) {
-    judge_error();
+    judge_error(*error_);
   } else if (signal_ != 0) {
     judge_signal();
   }
 }
 
-void Watchdog::judge_error() {
-  const Failure& failure = error_->failure;
-  const auto age = now_ - error_->since;
+void Watchdog::judge_error(const PendingError& error) {
+  const Failure& failure = error.failure;
+  const auto age = now_ - error.since;
   if (!leader()) {
     if (age >= kLeaderAnswers) {
       end(failure);
     }
   } else if (failure.cause == FailureCause::kDisagrees) {
-    if (all_have_compared() || age >= kCompareGrace) {
-      end(describe_disagreement());
+    if (all_have_compared(failure) || age >= kCompareGrace) {
+      end(describe_disagreement(failure));
     }
   } else if (failure.exit_code != exit_code(ErrorKind::kPeerFailed) || age >= kErrorGrace) {
     end(failure);
@@ -305,13 +305,14 @@ void Watchdog::judge_error() {
 }
 
 /// A rank that agrees goes on to the collective after the one that brought the news to the rank that does not.
-bool Watchdog::all_have_compared() const {
-  const std::uint64_t compared = error_->failure.progress.collective;
+bool Watchdog::all_have_compared(const Failure& difference) const {
+  const std::uint64_t compared = difference.progress.collective;
   return std::ranges::all_of(
       watched_, [&](const Watched& w) { return w.disagrees || w.lost || w.progress.collective > compared; });
 }
 
-Failure Watchdog::describe_disagreement() const {
+/// `difference`: as the rank has said it that found it first.
+Failure Watchdog::describe_disagreement(Failure difference) const {
   std::vector<int> disagreeing;
   for (const Watched& watched : watched_) {
     if (watched.disagrees) {
@@ -327,12 +328,11 @@ Failure Watchdog::describe_disagreement() const {
   const std::string with = odd.front() != 0           ? " with rank 0: "
                            : disagreeing.front() == 0 ? " with its own round: "
                                                       : " with all other ranks: for them ";
-  Failure failure = error_->failure;
-  failure.rank = odd.front();
-  failure.host = hosts_[failure.rank];
-  failure.progress = watched_[failure.rank].progress;
-  failure.message = who + verb + with + error_->failure.message;
-  return failure;
+  difference.rank = odd.front();
+  difference.host = hosts_[difference.rank];
+  difference.progress = watched_[difference.rank].progress;
+  difference.message = who + verb + with + difference.message;
+  return difference;
 }
 
 /// Reached only while no death shows. A worker leaves the decision to rank 0, which hears of the signal with the

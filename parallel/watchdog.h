@@ -87,10 +87,10 @@ class Watchdog {
   void take_own_error();
   void beat();
   void judge();
-  void judge_error();
+  void judge_error(const PendingError& error);
   void judge_signal();
-  bool all_have_compared() const;
-  Failure describe_disagreement() const;
+  bool all_have_compared(const Failure& difference) const;
+  Failure describe_disagreement(Failure difference) const;
   std::optional<Culprit> culprit(double deadline) const;
   Failure describe(const Culprit& culprit) const;
   void tell(MessageKind kind, int exit_code, const std::string& text);
