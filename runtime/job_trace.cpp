@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include "backend/error.h"
@@ -224,10 +224,10 @@ std::string JobTrace::finish(std::string status, std::span<Communicator* const> 
 void JobTrace::write_merged(const std::string& status, const TracedRank& rank, const std::vector<TraceEvent>& events) {
   const bool root = control_.rank() == 0;
   const std::vector<TracedRank> ranks = gather_all(control_, rank);
-  std::optional<WholeFile> file;
+  std::unique_ptr<WholeFile> file;  // on rank 0
   agree(control_, [&] {
     if (root) {
-      file.emplace(directory_ / "trace.json");
+      file = std::make_unique<WholeFile>(directory_ / "trace.json");
       file->write(trace_head(program_, control_.size(), status, ranks));
     }
   });

@@ -108,6 +108,7 @@ TEST(CommonClock, OffsetsAreFoundWithinTheirUncertainty) {
       std::int64_t before, own, after;
     };
     std::vector<Sample> samples;
+    samples.reserve(100);
     for (int i = 0; i < 100; ++i) {
       samples.push_back({Tracer::now(), wrong_clock(rank), Tracer::now()});
     }
