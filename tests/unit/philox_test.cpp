@@ -1,11 +1,11 @@
 #include "runtime/philox.h"
 
-#include "backend/philox.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 #include <vector>
+
+#include "backend/philox.h"
 
 namespace specdec {
 namespace {
