@@ -66,12 +66,13 @@ Cost broadcast_cost(LinkAlgorithm algorithm, double bytes, int ranks) {
 struct Nodes {
   int inside;
   int count;
+  Link link;  // inside a node of several ranks
 };
 
 Nodes nodes_of(const Interconnect& interconnect, int group) {
   const int ranks = interconnect.ranks.value_or(group);
   const int inside = interconnect.node ? std::min(ranks, interconnect.ranks_per_node) : 1;
-  return {inside, (ranks + inside - 1) / inside};
+  return {inside, (ranks + inside - 1) / inside, interconnect.node.value_or(Link{})};
 }
 
 }  // namespace
@@ -96,8 +97,8 @@ double Interconnect::all_reduce(std::size_t bytes, int group) const {
   const Nodes nodes = nodes_of(*this, group);
   double seconds = 0;
   if (nodes.inside > 1) {
-    seconds += nodes.count == 1 ? all_reduce_cost(node->algorithm, payload, nodes.inside).on(*node)
-                                : 2 * scatter_cost(node->algorithm, payload, nodes.inside).on(*node);
+    seconds += nodes.count == 1 ? all_reduce_cost(nodes.link.algorithm, payload, nodes.inside).on(nodes.link)
+                                : 2 * scatter_cost(nodes.link.algorithm, payload, nodes.inside).on(nodes.link);
   }
   if (nodes.count > 1) {
     seconds += all_reduce_cost(link.algorithm, payload / nodes.inside, nodes.count).on(link);
@@ -117,7 +118,7 @@ double Interconnect::all_gather(std::size_t bytes, int group) const {
     seconds += scatter_cost(link.algorithm, whole / nodes.inside, nodes.count).on(link);
   }
   if (nodes.inside > 1) {
-    seconds += scatter_cost(node->algorithm, whole, nodes.inside).on(*node);
+    seconds += scatter_cost(nodes.link.algorithm, whole, nodes.inside).on(nodes.link);
   }
   return multiplier * (overhead + seconds);
 }
@@ -135,7 +136,7 @@ double Interconnect::broadcast(std::size_t bytes, int group) const {
     seconds += broadcast_cost(link.algorithm, payload, nodes.count).on(link);
   }
   if (nodes.inside > 1) {
-    seconds += broadcast_cost(node->algorithm, payload, nodes.inside).on(*node);
+    seconds += broadcast_cost(nodes.link.algorithm, payload, nodes.inside).on(nodes.link);
   }
   return multiplier * (overhead + seconds);
 }

@@ -35,8 +35,8 @@ void ModelledLink::come(bool needs_all) {
   arrivals_->note(number_, host_nanoseconds());
 }
 
-void ModelledLink::hold(std::int64_t since, double modelled, Alarm::Meanwhile meanwhile) {
-  const double seconds = interconnect_->with_jitter(modelled, seed_, number_);
+void ModelledLink::hold(const Interconnect& by, std::int64_t since, double modelled, Alarm::Meanwhile meanwhile) {
+  const double seconds = by.with_jitter(modelled, seed_, number_);
   const std::int64_t until = since + static_cast<std::int64_t>(std::ceil(seconds * kNanosecondsASecond));
   const std::int64_t real = host_nanoseconds();
   std::int64_t end = real;
@@ -54,61 +54,67 @@ void ModelledLink::hold(std::int64_t since, double modelled, Alarm::Meanwhile me
 }
 
 void ModelledLink::all_reduce(std::span<float> data, Stream stream) {
-  if (!is_modelled(data.size_bytes())) {
+  const Interconnect* const by = modelling(data.size_bytes());
+  if (by == nullptr) {
     return inner_.all_reduce(data, stream);
   }
   come(true);
   inner_.all_reduce(data, stream);
-  hold(arrivals_->last(number_), interconnect_->all_reduce(data.size_bytes(), size()), kAllWait);
+  hold(*by, arrivals_->last(number_), by->all_reduce(data.size_bytes(), size()), kAllWait);
 }
 
 void ModelledLink::all_reduce(std::span<BF16> data, Stream stream) {
-  if (!is_modelled(data.size_bytes())) {
+  const Interconnect* const by = modelling(data.size_bytes());
+  if (by == nullptr) {
     return inner_.all_reduce(data, stream);
   }
   come(true);
   inner_.all_reduce(data, stream);
-  hold(arrivals_->last(number_), interconnect_->all_reduce(data.size_bytes(), size()), kAllWait);
+  hold(*by, arrivals_->last(number_), by->all_reduce(data.size_bytes(), size()), kAllWait);
 }
 
 void ModelledLink::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) {
-  if (!is_modelled(mine.size())) {
+  const Interconnect* const by = modelling(mine.size());
+  if (by == nullptr) {
     return inner_.all_gather(mine, all, stream);
   }
   come(true);
   inner_.all_gather(mine, all, stream);
-  hold(arrivals_->last(number_), interconnect_->all_gather(mine.size(), size()), kAllWait);
+  hold(*by, arrivals_->last(number_), by->all_gather(mine.size(), size()), kAllWait);
 }
 
 void ModelledLink::gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) {
-  if (!is_modelled(mine.size())) {
+  const Interconnect* const by = modelling(mine.size());
+  if (by == nullptr) {
     return inner_.gather(mine, all, root, stream);
   }
   come(false);
   inner_.gather(mine, all, root, stream);
   if (rank() == root) {
-    hold(arrivals_->last(number_), interconnect_->gather(mine.size(), size()), kOthersWork);
+    hold(*by, arrivals_->last(number_), by->gather(mine.size(), size()), kOthersWork);
   }
 }
 
 void ModelledLink::broadcast(std::span<std::byte> data, int root, Stream stream) {
-  if (!is_modelled(data.size())) {
+  const Interconnect* const by = modelling(data.size());
+  if (by == nullptr) {
     return inner_.broadcast(data, root, stream);
   }
   come(false);
   inner_.broadcast(data, root, stream);
   if (rank() != root) {
-    hold(arrivals_->of(root, number_), interconnect_->broadcast(data.size(), size()), kOthersWork);
+    hold(*by, arrivals_->of(root, number_), by->broadcast(data.size(), size()), kOthersWork);
   }
 }
 
 void ModelledLink::barrier() {
-  if (!is_modelled(1)) {
+  const Interconnect* const by = modelling(1);
+  if (by == nullptr) {
     return inner_.barrier();
   }
   come(true);
   inner_.barrier();
-  hold(arrivals_->last(number_), interconnect_->barrier(size()), kAllWait);
+  hold(*by, arrivals_->last(number_), by->barrier(size()), kAllWait);
 }
 
 std::unique_ptr<ModelledLink> make_modelled_link(Communicator& inner, std::uint64_t seed) {

@@ -68,11 +68,12 @@ class ModelledLink final : public Communicator {
   void report_progress() override { inner_.report_progress(); }
 
  private:
-  bool is_modelled(std::size_t bytes) const { return interconnect_ && size() > 1 && bytes > 0; }
+  /// What takes its time over a payload of so many bytes; null where nothing does.
+  const Interconnect* modelling(std::size_t bytes) const { return size() > 1 && bytes > 0 ? interconnect() : nullptr; }
   /// This rank comes to the next collective. `needs_all`: no rank leaves it before all have come.
   void come(bool needs_all);
   /// Returns `modelled` seconds after `since`, by the common clock.
-  void hold(std::int64_t since, double modelled, Alarm::Meanwhile meanwhile);
+  void hold(const Interconnect& by, std::int64_t since, double modelled, Alarm::Meanwhile meanwhile);
 
   Communicator& inner_;
   std::unique_ptr<Arrivals> arrivals_;

@@ -58,7 +58,7 @@ Key number(std::string name, bool required, double low, double high, double unit
 }
 
 /// A number of ranks.
-Key count(std::string name, bool required, int low, std::function<void(int)> set) {
+Key count(std::string name, bool required, int low, const std::function<void(int)>& set) {
   std::string accepts = fmt::format("an integer from {} to {}", low, kMostRanks);
   return {std::move(name), required, accepts, [=](const Entry& entry) {
             const std::string text = entry.node.IsScalar() && entry.node.Tag() != "!" ? entry.node.Scalar() : "";
@@ -71,7 +71,7 @@ Key count(std::string name, bool required, int low, std::function<void(int)> set
           }};
 }
 
-Key text(std::string name, bool required, std::string accepts, std::string& into) {
+Key text(std::string name, bool required, const std::string& accepts, std::string& into) {
   return {std::move(name), required, accepts, [=, &into](const Entry& entry) {
             if (!entry.node.IsScalar() || entry.node.Scalar().empty()) {
               entry.refuse(accepts);
@@ -82,6 +82,7 @@ Key text(std::string name, bool required, std::string accepts, std::string& into
 
 Key algorithm(LinkAlgorithm& into) {
   std::vector<std::string> words;
+  words.reserve(kAlgorithms.size());
   for (const LinkAlgorithm each : kAlgorithms) {
     words.emplace_back(name_of(each));
   }
@@ -105,6 +106,7 @@ std::vector<Key> link_keys(Link& link) {
 void read_map(const YAML::Node& map, const std::string& prefix, const std::vector<Key>& keys,
               const ConfigPlace& place) {
   std::vector<std::string> names;
+  names.reserve(keys.size());
   for (const Key& key : keys) {
     names.push_back(key.name);
   }
@@ -132,7 +134,7 @@ void read_map(const YAML::Node& map, const std::string& prefix, const std::vecto
   }
 }
 
-Key section(std::string name, std::function<std::vector<Key>()> keys) {
+Key section(const std::string& name, const std::function<std::vector<Key>()>& keys) {
   return {name, false, "a map of keys", [=](const Entry& entry) {
             if (!entry.node.IsMap()) {
               entry.refuse("a map of keys");

@@ -49,6 +49,7 @@ class ModelledLinkOnThreads : public ::testing::TestWithParam<std::tuple<int, in
     const auto data = region(ShmCommunicator::region_bytes(ranks));
     const auto arrivals = region(Arrivals::region_bytes(ranks));
     std::vector<std::jthread> threads;
+    threads.reserve(ranks);
     for (int r = 0; r < ranks; ++r) {
       threads.emplace_back([&, r, size = ranks, options = ShmOptions{.cores = cores, .reduction = {}}] {
         Progress progress;
