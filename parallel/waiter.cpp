@@ -12,9 +12,10 @@ struct Patience {
   int yields;
   int long_yields;
 };
-// A yield with nobody else on the core is a slow poll (0.3 us), so ranks with a core each look for most of a millisecond before they
+// A yield with nobody else on the core is a slow poll (0.3 us), so ranks with a core each look for half a millisecond, or for a few where
+// rank 0 drafts meanwhile (to wake an idle core costs 20 us), before they
 // sleep, and still let in whoever was put on the same core.
-constexpr Patience kOwnCores{.polls = 30, .yields = 2000, .long_yields = 2000};
+constexpr Patience kOwnCores{.polls = 30, .yields = 2000, .long_yields = 10'000};
 constexpr Patience kSharedCores{.polls = 2, .yields = 50, .long_yields = 0};
 
 // Longer than the other ranks of the job compute between two collectives of a small model, shorter than a scheduler's slice. A wrong
