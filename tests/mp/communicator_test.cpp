@@ -74,7 +74,7 @@ std::vector<float> threads_sum(int ranks, std::size_t size, unsigned seed) {
 constexpr std::size_t kSizes[] = {0, 1, 2, 3, 7, 8, 63, 64, 65, 1000, 4096, 5003, 30011};
 
 TEST(MpiCommunicator, SumsHaveTheBitsOfTheTreeAndOfThreads) {
-  const auto world = session().world("auto");
+  const auto world = session().world("mpi");
   ASSERT_EQ(world->size(), session().size());
   for (const std::size_t size : kSizes) {
     std::vector<float> data = contribution(world->rank(), size, 1);
@@ -103,7 +103,7 @@ TEST(MpiCommunicator, SmallAndLargePayloadsTakeDifferentWaysToTheSameBits) {
 }
 
 TEST(MpiCommunicator, LargePayloadByDefault) {
-  const auto world = session().world("auto");
+  const auto world = session().world("mpi");
   const std::size_t size = 3 * MpiCommunicator::kLargeBytes / sizeof(float) + 5;
   std::vector<float> data = contribution(world->rank(), size, 3);
   world->all_reduce(data, {});
@@ -127,7 +127,7 @@ TEST(MpiCommunicator, ExactSumsOfCraftedIntegers) {
 }
 
 TEST(MpiCommunicator, NegativeZeroIsTheIdentity) {
-  const auto world = session().world("auto");
+  const auto world = session().world("mpi");
   std::vector<float> data(100, -0.0F);
   if (world->rank() == world->size() - 1) {
     data[1] = 1.5F;
@@ -192,7 +192,7 @@ TEST(MpiSession, RefusesUnknownTransports) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_NE(std::string(error.what()).find("nccl2, expected auto, self, mpi or mpi-fast"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("nccl2, expected auto, self, shm, hier, mpi or mpi-fast"), std::string::npos);
   }
   if (session().size() > 1) {
     EXPECT_THROW(session().world("self"), Error);
