@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/agree.h"
+#include "parallel/last_words.h"
 #include "parallel/program.h"
 #include "parallel/rank_place.h"
 #include "runtime/bench_cli.h"
@@ -100,16 +101,12 @@ int run(MpiSession& session, int argc, char** argv) {
                            .interconnect = interconnect,
                            .decode = command.decode ? command.decode->description() : ""};
   const auto results = agree(*control, [&] {
-    return leads ? std::make_shared<BenchResults>(header, command.json, command.csv)
-                 : std::make_shared<BenchResults>(header, "", "");
+    return leads ? std::make_unique<BenchResults>(header, command.json, command.csv)
+                 : std::make_unique<BenchResults>(header, "", "");
   });
-  session.watchdog().set_on_failure([results](const Failure& failure) {
+  const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
     const bool by_user = failure.cause == FailureCause::kInterrupted;
-    try {
-      results->write(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
-    } catch (const Error&) {
-      // The line on stderr is out; that the files could not be written too must not change the exit code.
-    }
+    results->write(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
   });
   Display display(header, leads);
   const bool complete =
@@ -119,8 +116,7 @@ int run(MpiSession& session, int argc, char** argv) {
     results->write(complete ? JobStatus::kOk : JobStatus::kInterrupted, complete ? "" : "interrupted by a signal");
   });
   if (!complete) {
-    constexpr int kEndedBySignal = 128;  // as shells count
-    return leads ? kEndedBySignal + session.watchdog().interrupted() : 0;
+    return leads ? exit_code_of_signal(session.watchdog().interrupted()) : 0;
   }
   if (results->wrong() == 0) return 0;
   if (leads) fmt::print(stderr, "{}: error: {} elements were not the sum\n", session.program(), results->wrong());

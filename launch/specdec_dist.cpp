@@ -7,6 +7,7 @@
 
 #include "backend/error.h"
 #include "parallel/agree.h"
+#include "parallel/last_words.h"
 #include "parallel/program.h"
 #include "runtime/cli.h"
 #include "runtime/config_load.h"
@@ -68,26 +69,6 @@ bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, 
   return true;
 }
 
-/// What the watchdog does before it ends the job, for as long as this object lives.
-class LastWords {
- public:
-  LastWords(Watchdog& watchdog, const std::function<void(const Failure&)>& speak) : watchdog_(watchdog) {
-    watchdog_.set_on_failure([speak](const Failure& failure) {
-      try {
-        speak(failure);
-      } catch (const Error&) {
-        // The line on stderr is out; that the results could not be written too must not change the exit code.
-      }
-    });
-  }
-  ~LastWords() { watchdog_.set_on_failure(nullptr); }
-  LastWords(const LastWords&) = delete;
-  LastWords& operator=(const LastWords&) = delete;
-
- private:
-  Watchdog& watchdog_;
-};
-
 /// Rank 0's part of the job. However it ends, the report on disk says so.
 int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command, JobTrace* trace) {
   RunJournal journal(config, job.machine(session.hosts()));
@@ -124,8 +105,7 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   if (command.report) {
     std::fputs(report_text(journal.snapshot()).c_str(), stderr);
   }
-  constexpr int kEndedBySignal = 128;  // as shells count
-  return complete ? 0 : kEndedBySignal + session.watchdog().interrupted();
+  return complete ? 0 : exit_code_of_signal(session.watchdog().interrupted());
 }
 
 /// The program's name with the job's interconnects, if any is modelled: a trace must not be taken for one of this machine alone.

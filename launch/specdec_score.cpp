@@ -10,7 +10,6 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "parallel/program.h"
 #include "parallel/timed_communicator.h"
 #include "runtime/agree_isa.h"
+#include "runtime/flags.h"
 #include "runtime/job_trace.h"
 #include "runtime/npy.h"
 #include "runtime/paths.h"
@@ -78,15 +78,7 @@ Options parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512_bf16; the weakest of all ranks counts")
       ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& done) {
-    std::ostringstream text;
-    app.exit(done, text, text);
-    options.print = text.str();
-  } catch (const CLI::ParseError& error) {
-    throw_bad_input(fmt::format("{} (see --help)", error.what()));
-  }
+  options.print = parse_flags(app, argc, argv);
   return options;
 }
 
@@ -178,7 +170,7 @@ int run(MpiSession& session, int argc, char** argv) {
   Options options = agree(*world, [&] { return parse(argc, argv); });
   if (options.print) {
     if (root) {
-      write_text(*options.print);
+      write_text(*options.print + "\n");
     }
     return 0;
   }

@@ -7,13 +7,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
+#include <optional>
 #include <string>
 
 #include "backend/error.h"
 #include "models/token_ids.h"
 #include "models/tokenizer.h"
 #include "parallel/program.h"
+#include "runtime/flags.h"
 #include "runtime/paths.h"
 #include "runtime/stdout_text.h"
 #include "runtime/version.h"
@@ -78,15 +79,9 @@ int program(int argc, char** argv) {
   app.add_flag("--add-special", options.add_special,
                "Also add what the tokenizer puts around a text, such as a BOS token")
       ->excludes(decode);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& done) {
-    std::ostringstream text;
-    app.exit(done, text, text);
-    write_text(text.str());
+  if (const std::optional<std::string> print = parse_flags(app, argc, argv)) {
+    write_text(*print + "\n");
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw_bad_input(fmt::format("{} (see --help)", error.what()));
   }
   run(options);
   return 0;

@@ -1,7 +1,5 @@
 #include "parallel/alarm.h"
 
-#include <sched.h>
-
 #include <cerrno>
 #include <ctime>
 
@@ -18,10 +16,6 @@ constexpr std::int64_t kWakeUp = 200'000;
 
 // A yield takes 0.3 us when nobody else wants the core; the last looks come without.
 constexpr std::int64_t kLastLooks = 3'000;
-
-// As for a Waiter: away for longer than the ranks of a job take from each other.
-constexpr std::int64_t kForeignWork = 1'000'000;
-constexpr int kSoberWaits = 64;
 
 void sleep_until(std::int64_t moment) {
   const timespec time{.tv_sec = moment / kNanosecondsASecond, .tv_nsec = moment % kNanosecondsASecond};
@@ -40,18 +34,15 @@ std::int64_t host_nanoseconds() {
 Alarm::Alarm(int ranks, int cores) : own_cores_(ranks <= cores) { Backoff::sharpen_timer(); }
 
 std::int64_t Alarm::wait(std::int64_t until, Meanwhile meanwhile) {
-  const bool sober = sober_waits_ > 0;
-  if (sober) {
-    --sober_waits_;
-  }
+  const bool may_yield = yielding_.begin_wait();
   if (until - host_nanoseconds() > kLong) {
     sleep_until(until - kWakeUp);
   }
   if (own_cores_) {
-    if (!sober) {
+    if (may_yield) {
       yield_to(until - kLastLooks);
     }
-  } else if (sober || meanwhile == Meanwhile::kOthersWork) {
+  } else if (!may_yield || meanwhile == Meanwhile::kOthersWork) {
     sleep_until(until);
   } else {
     yield_to(until);
@@ -64,14 +55,7 @@ std::int64_t Alarm::wait(std::int64_t until, Meanwhile meanwhile) {
 }
 
 void Alarm::yield_to(std::int64_t until) {
-  std::int64_t time = host_nanoseconds();
-  while (time < until && sober_waits_ == 0) {
-    sched_yield();
-    const std::int64_t back = host_nanoseconds();
-    if (back - time > kForeignWork) {
-      sober_waits_ = kSoberWaits;
-    }
-    time = back;
+  while (host_nanoseconds() < until && yielding_.yield()) {
   }
 }
 

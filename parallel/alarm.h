@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "parallel/yielding.h"
+
 namespace specdec {
 
 /// Nanoseconds by the clock that all processes of a host share.
@@ -11,7 +13,7 @@ std::int64_t host_nanoseconds();
 ///
 /// With a core for each rank it looks at the clock to the end, and yields between looks while there is time, for whoever was put on the same
 /// core. Where ranks share cores it does nothing but yield, which brings all of them through sooner than a sleep each; but it
-/// sleeps where a rank works meanwhile, or a foreign process did during the last waits: a yield then costs a slice of milliseconds (waiter.h).
+/// sleeps where a rank works meanwhile, or a foreign process did during the last waits: a yield then costs a slice of milliseconds (yielding.h).
 class Alarm {
  public:
   enum class Meanwhile : std::uint8_t {
@@ -29,7 +31,7 @@ class Alarm {
   void yield_to(std::int64_t until);
 
   bool own_cores_;
-  int sober_waits_ = 0;  // to come, without a yield
+  Yielding yielding_;
 };
 
 }  // namespace specdec

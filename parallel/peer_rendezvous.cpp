@@ -2,7 +2,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "backend/error.h"
 #include "parallel/network_interface.h"
 #include "parallel/peer.h"
+#include "parallel/socket_wait.h"
 
 namespace specdec {
 namespace {
@@ -49,17 +49,6 @@ std::vector<std::uint32_t> host_addresses() {
     }
   }
   return found;
-}
-
-bool wait_for(int fd, short events, Clock::time_point until) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-    pollfd poll_fd{fd, events, 0};
-    const int ready = poll(&poll_fd, 1, static_cast<int>(left > 0 ? left : 0));
-    if (ready >= 0 || errno != EINTR) {
-      return ready > 0;
-    }
-  }
 }
 
 void send_at_once(int fd) {
@@ -115,8 +104,7 @@ PeerListener::PeerListener(std::optional<std::uint32_t> address)
   check(bind(fd_, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 && listen(fd_, SOMAXCONN) == 0 &&
             getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &length) == 0,
         "watchdog: cannot listen");
-  check(getrandom(&endpoint_.token, sizeof endpoint_.token, 0) == static_cast<ssize_t>(sizeof endpoint_.token),
-        "watchdog: no random bytes");
+  endpoint_.token = make_token();
   endpoint_.port = ntohs(at.sin_port);
   const std::vector<std::uint32_t> reachable = address ? std::vector{*address} : host_addresses();
   endpoint_.address_count = static_cast<std::uint32_t>(std::min(reachable.size(), endpoint_.addresses.size()));

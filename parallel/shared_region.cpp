@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -18,12 +17,14 @@
 
 #include "backend/error.h"
 #include "parallel/agree.h"
+#include "parallel/socket_wait.h"
 
 namespace specdec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kHandOverLimit{30};
+constexpr std::chrono::seconds kRequestLimit{3};  // for the first words of whoever has connected
 
 [[noreturn]] void throw_system_error(const std::string& what) {
   throw Error(ErrorKind::kPeerFailed, "shm: " + what + ": " + std::strerror(errno));
@@ -57,22 +58,22 @@ class Fd {
   int fd_ = -1;
 };
 
-void wait_for(int fd, short events, Clock::time_point until, const char* what) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-    pollfd poll_fd{fd, events, 0};
-    const int ready = poll(&poll_fd, 1, static_cast<int>(left > 0 ? left : 0));
-    if (ready > 0) {
-      return;
-    }
-    if (ready == 0) {
-      throw Error(ErrorKind::kPeerFailed, std::string("shm: ") + what + " did not come in time");
-    }
-    if (errno != EINTR) {
-      throw_system_error("poll");
-    }
+/// One byte and room for one descriptor: how a descriptor travels over a local socket.
+struct FdMessage {
+  FdMessage() {
+    message.msg_iov = &content;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
   }
-}
+  FdMessage(const FdMessage&) = delete;
+  FdMessage& operator=(const FdMessage&) = delete;
+
+  char word = 0;
+  iovec content{&word, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+};
 
 Fd unix_socket() {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -96,9 +97,7 @@ Fd open_desk(Desk& desk) {
     throw_system_error("getsockname");
   }
   std::memcpy(desk.name.data(), address.sun_path, desk.name.size());
-  if (getrandom(&desk.token, sizeof desk.token, 0) != static_cast<ssize_t>(sizeof desk.token)) {
-    throw_system_error("getrandom");
-  }
+  desk.token = make_token();
   return listener;
 }
 
@@ -109,21 +108,15 @@ bool of_this_user(int connection) {
 }
 
 /// Gives `memory` to whoever knows the token; false for a stranger.
-bool serve(int connection, std::uint64_t token, int memory, Clock::time_point until) {
+bool serve(int connection, std::uint64_t token, int memory) {
   std::uint64_t heard = 0;
-  wait_for(connection, POLLIN, until, "a rank's request for memory");
-  if (recv(connection, &heard, sizeof heard, 0) != static_cast<ssize_t>(sizeof heard) || heard != token ||
+  if (!wait_for(connection, POLLIN, Clock::now() + kRequestLimit) ||
+      recv(connection, &heard, sizeof heard, 0) != static_cast<ssize_t>(sizeof heard) || heard != token ||
       !of_this_user(connection)) {
     return false;
   }
-  char word = 'm';
-  iovec content{&word, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &content;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  FdMessage envelope;
+  msghdr& message = envelope.message;
   cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
@@ -144,9 +137,12 @@ Fd make_memory(std::size_t bytes) {
 void hand_out(const Fd& listener, const Desk& desk, int memory, int ranks) {
   const auto until = Clock::now() + kHandOverLimit;
   while (ranks > 0) {
-    wait_for(listener.get(), POLLIN, until, "a rank's request for memory");
+    if (!wait_for(listener.get(), POLLIN, until)) {
+      throw Error(ErrorKind::kPeerFailed,
+                  "shm: " + std::to_string(ranks) + " ranks did not ask for their memory in time");
+    }
     const Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection.valid() && serve(connection.get(), desk.token, memory, until)) {
+    if (connection.valid() && serve(connection.get(), desk.token, memory)) {
       --ranks;
     }
   }
@@ -162,15 +158,9 @@ Fd fetch(const Desk& desk) {
     throw_system_error(
         "cannot reach the local socket of the group's first rank (are all ranks in one network namespace?)");
   }
-  wait_for(connection.get(), POLLIN, Clock::now() + kHandOverLimit, "the shared memory");
-  char word = 0;
-  iovec content{&word, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &content;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  wait_for(connection.get(), POLLIN, Clock::now() + kHandOverLimit);  // what has not come shows below
+  FdMessage envelope;
+  msghdr& message = envelope.message;
   const ssize_t got = recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC);
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (got != 1 || header == nullptr || header->cmsg_type != SCM_RIGHTS) {

@@ -1,9 +1,5 @@
 #include "parallel/waiter.h"
 
-#include <sched.h>
-
-#include <chrono>
-
 namespace specdec {
 namespace {
 
@@ -18,11 +14,6 @@ struct Patience {
 constexpr Patience kOwnCores{.polls = 30, .yields = 2000, .long_yields = 10'000};
 constexpr Patience kSharedCores{.polls = 2, .yields = 50, .long_yields = 0};
 
-// Longer than the other ranks of the job compute between two collectives of a small model, shorter than a scheduler's slice. A wrong
-// guess costs a wake-up a wait.
-constexpr std::chrono::microseconds kForeignWork{1000};
-constexpr int kSoberWaits = 64;
-
 }  // namespace
 
 Waiter::Waiter(int ranks, int cores) {
@@ -36,14 +27,6 @@ void Waiter::relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
-}
-
-void Waiter::yield() {
-  const auto gone = std::chrono::steady_clock::now();
-  sched_yield();
-  if (std::chrono::steady_clock::now() - gone > kForeignWork) {
-    sober_waits_ = kSoberWaits;
-  }
 }
 
 }  // namespace specdec

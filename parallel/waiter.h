@@ -3,16 +3,12 @@
 #include <cstdint>
 
 #include "parallel/doorbell.h"
+#include "parallel/yielding.h"
 
 namespace specdec {
 
-/// How one rank waits for the others of its host: it looks for a while, then gives its core away and looks again, then
-/// sleeps.
-///
-/// Giving the core away with sched_yield is the fastest way on where ranks share cores, and the worst where a foreign
-/// process computes on one of them: each yield hands that process a slice of milliseconds (and since Linux 6.18 forfeits
-/// the rest of the caller's own). So a yield that was away for too long stops all yielding for some waits: the rank
-/// sleeps instead, and the ring that wakes it takes the core back at once.
+/// How one rank waits for the others of its host: it looks for a while, then gives its core away between looks (yielding.h), then
+/// sleeps until it is rung for.
 class Waiter {
  public:
   enum class Expected : std::uint8_t {
@@ -32,28 +28,26 @@ class Waiter {
       }
       relax();
     }
-    int yields = expected == Expected::kLong ? long_yields_ : yields_;
-    if (sober_waits_ > 0) {
-      --sober_waits_;
-      yields = 0;
-    }
-    for (; yields > 0 && sober_waits_ == 0; --yields) {
-      if (ready()) {
-        return;
+    if (yielding_.begin_wait()) {
+      for (int yields = expected == Expected::kLong ? long_yields_ : yields_; yields > 0; --yields) {
+        if (ready()) {
+          return;
+        }
+        if (!yielding_.yield()) {
+          break;
+        }
       }
-      yield();
     }
     bell.sleep_until(ready);
   }
 
  private:
   static void relax();
-  void yield();
 
   int polls_;
   int yields_;
   int long_yields_;
-  int sober_waits_ = 0;  // to come, without a yield
+  Yielding yielding_;
 };
 
 }  // namespace specdec

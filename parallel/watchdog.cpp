@@ -354,7 +354,7 @@ void Watchdog::judge_signal() {
          .rank = rank_,
          .host = hosts_[rank_],
          .progress = progress_.snapshot(),
-         .exit_code = 128 + signal_,
+         .exit_code = exit_code_of_signal(signal_),
          .message = "interrupted by " + signal_name(signal_)});
   }
 }

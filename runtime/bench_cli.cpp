@@ -7,7 +7,7 @@
 
 #include "backend/error.h"
 #include "runtime/byte_sizes.h"
-#include "runtime/config_keys.h"
+#include "runtime/flags.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -125,14 +125,6 @@ void interpret(const CLI::App& app, const Flags& flags, BenchCommand& command) {
   if (app.count("--warmup") > 0) command.effort.warmup = flags.warmup;
 }
 
-std::string unknown_flag(const CLI::App& app) {
-  const std::vector<std::string> left = app.remaining();
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : app.get_options()) flags.push_back(option->get_name());
-  const std::string name = left.empty() ? "" : left.front().substr(0, left.front().find('='));
-  return fmt::format("command line: unknown argument '{}'{} (--help lists all)", name, suggestion(name, flags));
-}
-
 }  // namespace
 
 std::string bench_name(DType dtype) { return dtype == DType::kF32 ? "fp32" : std::string(name_of(dtype)); }
@@ -175,21 +167,8 @@ BenchCommand parse_bench_command(int argc, const char* const* argv) {
       ->capture_default_str();
   app.set_version_flag(
       "--version", [] { return version_text(kProgram); }, "Print the version and exit");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    command.print = app.help();
-  } catch (const CLI::CallForVersion& version) {
-    command.print = version.what();
-  } catch (const CLI::ExtrasError&) {
-    throw_bad_input(unknown_flag(app));
-  } catch (const CLI::ParseError& error) {
-    throw_bad_input(fmt::format("command line: {} (--help lists all)", error.what()));
-  }
-  if (command.print) {
-    if (command.print->ends_with('\n')) command.print->pop_back();
-    return command;
-  }
+  command.print = parse_flags(app, argc, argv);
+  if (command.print) return command;
   require_name(app, "--json", json);
   require_name(app, "--csv", csv);
   require_name(app, "--decode", flags.decode);

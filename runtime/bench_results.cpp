@@ -79,20 +79,6 @@ std::string csv_cell(const Json& value) {
   return quoted + '"';
 }
 
-const char* status_name(JobStatus status) {
-  switch (status) {
-    case JobStatus::kRunning:
-      return "running";
-    case JobStatus::kOk:
-      return "ok";
-    case JobStatus::kInterrupted:
-      return "interrupted";
-    case JobStatus::kFailed:
-      return "failed";
-  }
-  return "?";
-}
-
 /// "0-2,5" of ranks in ascending order.
 std::string runs_of(const std::vector<std::size_t>& ranks) {
   std::string text;
@@ -225,7 +211,7 @@ std::string BenchResults::json(JobStatus status, const std::string& error) const
   Json out = {{"version", kBenchReportVersion},
               {"program", header_.version},
               {"commit", build_commit()},
-              {"status", status_name(status)},
+              {"status", name_of(status)},
               {"error", error.empty() ? Json() : Json(error)}};
   out["interconnect"] = {{"kind", header_.interconnect ? "modelled" : "native"}};
   if (header_.interconnect) {

@@ -8,6 +8,7 @@
 #include "runtime/config_keys.h"
 #include "runtime/config_load.h"
 #include "runtime/config_prompts.h"
+#include "runtime/flags.h"
 #include "runtime/paths.h"
 #include "runtime/version.h"
 
@@ -27,16 +28,6 @@ constexpr const char* kExamples =
     "  specdec_dist --target assets/manpy-11m --draft assets/manpy-2m --prompt-file notes.txt --json report.json\n"
     "  specdec_dist --target DIR --prompt-ids '3 14 15'          (a model without a tokenizer)\n"
     "All keys of a config, their defaults and ranges: specdec_dist --print-keys";
-
-/// The flag in "--promt X" that nobody knows, with the nearest one that there is.
-std::string unknown_flag(const CLI::App& app) {
-  const std::vector<std::string> left = app.remaining();
-  if (left.empty()) return {};
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : app.get_options()) flags.push_back(option->get_name());
-  const std::string name = left.front().substr(0, left.front().find('='));
-  return fmt::format("command line: unknown argument '{}'{} (--help lists all)", name, suggestion(name, flags));
-}
 
 /// --prompt, --prompt-file and --prompt-ids keep the order in which they stand.
 void add_prompt_flags(CLI::App& app, CommandLine& command) {
@@ -97,19 +88,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_flag("--print-keys", print_keys, "Print all config keys as a Markdown page and exit");
   app.set_version_flag(
       "--version", [] { return version_text("specdec_dist"); }, "Print the version and exit");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    command.print = app.help();
-  } catch (const CLI::CallForVersion& version) {
-    command.print = version.what();
-  } catch (const CLI::ExtrasError&) {
-    throw_bad_input(unknown_flag(app));
-  } catch (const CLI::ParseError& error) {
-    throw_bad_input(fmt::format("command line: {} (--help lists all)", error.what()));
+  command.print = parse_flags(app, argc, argv);
+  if (print_keys && !command.print) {
+    command.print = configuration_page();
+    command.print->pop_back();  // its line end, as parse_flags leaves it out
   }
-  if (print_keys && !command.print) command.print = configuration_page();
-  if (command.print && command.print->ends_with('\n')) command.print->pop_back();
   if (json.empty() && app.count("--json") > 0) throw_bad_input("--json: found nothing, expected the name of a file");
   if (trace.empty() && app.count("--trace") > 0)
     throw_bad_input("--trace: found nothing, expected the name of a directory");

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/config.h"
@@ -63,6 +64,21 @@ struct MachineRecord {
 };
 
 enum class JobStatus : std::uint8_t { kRunning, kOk, kInterrupted, kFailed };
+
+/// As written in JSON.
+constexpr std::string_view name_of(JobStatus status) {
+  switch (status) {
+    case JobStatus::kRunning:
+      return "running";
+    case JobStatus::kOk:
+      return "ok";
+    case JobStatus::kInterrupted:
+      return "interrupted";
+    case JobStatus::kFailed:
+      break;
+  }
+  return "failed";
+}
 
 /// Everything that a report is made of, at any moment of a job.
 struct JobRecord {

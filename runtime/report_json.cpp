@@ -145,20 +145,6 @@ json machine_json(const JobRecord& job) {
           {"interconnects", interconnects_json(job)}};
 }
 
-const char* status_name(JobStatus status) {
-  switch (status) {
-    case JobStatus::kRunning:
-      return "running";
-    case JobStatus::kOk:
-      return "ok";
-    case JobStatus::kInterrupted:
-      return "interrupted";
-    case JobStatus::kFailed:
-      break;
-  }
-  return "failed";
-}
-
 }  // namespace
 
 std::string report_json(const JobRecord& job) {
@@ -170,7 +156,7 @@ std::string report_json(const JobRecord& job) {
   const json out = {{"schema", "specdec.run"},
                     {"version", kReportVersion},
                     {"program", version_text("specdec_dist")},
-                    {"status", status_name(job.status)},
+                    {"status", name_of(job.status)},
                     {"error", job.error.empty() ? json() : json(job.error)},
                     {"machine", machine_json(job)},
                     {"config", config},

@@ -1,4 +1,4 @@
-/// As tests/unit/greedy_bits_test.cpp, over the mpi transport: every rank decodes the reference by itself.
+/// As tests/unit/greedy_bits_test.cpp, over the transports between processes: every rank decodes the reference by itself.
 #include "tests/support/greedy_bits.h"
 
 #include "mpi_test.h"
@@ -7,8 +7,10 @@
 namespace specdec::testing {
 namespace {
 
-void expect_bits(const GreedySubject& subject, const std::vector<std::int64_t>& ks) {
-  const auto group = mpi_test::session().world("auto");
+class GreedyBits : public ::testing::TestWithParam<const char*> {};
+
+void expect_bits(const GreedySubject& subject, const std::vector<std::int64_t>& ks, const char* transport) {
+  const auto group = mpi_test::session().world(transport);
   const GreedyCoverage coverage = expect_greedy_bits(*group, subject, ks, 1);
   if (group->rank() == 0) {
     EXPECT_GT(coverage.accepted, 0);
@@ -18,17 +20,20 @@ void expect_bits(const GreedySubject& subject, const std::vector<std::int64_t>& 
 
 const std::vector<std::int64_t> kAllK{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-TEST(GreedyBits, LlamaWithGroupedQueries) {
+TEST_P(GreedyBits, LlamaWithGroupedQueries) {
   const TemporaryDirectory directory;
-  expect_bits(make_random_subject("llama", directory.path()), kAllK);
+  expect_bits(make_random_subject("llama", directory.path()), kAllK, GetParam());
 }
 
-TEST(GreedyBits, Gpt2) {
+TEST_P(GreedyBits, Gpt2) {
   const TemporaryDirectory directory;
-  expect_bits(make_random_subject("gpt2", directory.path()), kAllK);
+  expect_bits(make_random_subject("gpt2", directory.path()), kAllK, GetParam());
 }
 
-TEST(GreedyBits, ShippedPair) { expect_bits(make_shipped_subject(), {0, 1, 4, 15}); }
+TEST_P(GreedyBits, ShippedPair) { expect_bits(make_shipped_subject(), {0, 1, 4, 15}, GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Over, GreedyBits, ::testing::Values("mpi", "shm", "hier"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
 }  // namespace specdec::testing
