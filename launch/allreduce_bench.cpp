@@ -24,8 +24,9 @@ namespace {
 /// What the user sees, on rank 0: rows as they come, and on a terminal what is being measured.
 class Display {
  public:
-  Display(const BenchHeader& header, bool leads) : leads_(leads), terminal_(leads && isatty(STDERR_FILENO) == 1) {
-    if (leads_) write_text(bench_header_text(header) + bench_table_head(false));
+  Display(const BenchHeader& header, bool leads, Progress& progress)
+      : progress_(progress), leads_(leads), terminal_(leads && isatty(STDERR_FILENO) == 1) {
+    if (leads_) write_text(bench_header_text(header) + bench_table_head(false), progress_);
   }
 
   void working_on(const std::string& what) const {
@@ -38,7 +39,7 @@ class Display {
       if (row.modelled()) {
         modelled_.push_back(row);
       } else if (leads_) {
-        write_text(bench_table_row(row));
+        write_text(bench_table_row(row), progress_);
       }
     }
   }
@@ -46,10 +47,11 @@ class Display {
     if (!leads_ || modelled_.empty()) return;
     std::string text = fmt::format("\n# {}\n", modelled_.front().interconnect) + bench_table_head(true);
     for (const BenchRow& row : modelled_) text += bench_table_row(row);
-    write_text(text);
+    write_text(text, progress_);
   }
 
  private:
+  Progress& progress_;
   bool leads_;
   bool terminal_;
   std::vector<BenchRow> modelled_;
@@ -86,7 +88,7 @@ int run(MpiSession& session, int argc, char** argv) {
   const bool leads = session.rank() == 0;
   const BenchCommand command = agree(*control, [&] { return parse_bench_command(argc, argv); });
   if (command.print) {
-    if (leads) write_text(*command.print + "\n");
+    if (leads) write_text(*command.print + "\n", session.progress());
     return 0;
   }
   session.watchdog().set_deadline(command.deadline);
@@ -108,7 +110,7 @@ int run(MpiSession& session, int argc, char** argv) {
     const bool by_user = failure.cause == FailureCause::kInterrupted;
     results->write(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
   });
-  Display display(header, leads);
+  Display display(header, leads, session.progress());
   const bool complete =
       measure(contenders, command, display, *results, [&] { return session.watchdog().interrupted() != 0; });
   display.finish();

@@ -2,7 +2,7 @@
 # mpirun for jobs on several hosts: it notices when a host is cut off, and does not hang when it has noticed.
 #
 #   launch/mpirun.sh MPIRUN-ARGUMENT ...
-#   launch/mpirun.sh --hostfile hosts -np 8 specdec_dist --config chinchilla-like.yaml
+#   launch/mpirun.sh --hostfile hosts -np 8 specdec_dist --config chinchilla-like-native.yaml
 #
 # Returns what mpirun returns. docs/several-hosts.md
 set -uo pipefail

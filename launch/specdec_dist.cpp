@@ -1,5 +1,6 @@
 /// Generates text with a target model cut over the ranks of an MPI job and a draft model on rank 0, and says how much faster
 /// that was than without the draft, and why.
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -12,9 +13,9 @@
 #include "runtime/cli.h"
 #include "runtime/config_load.h"
 #include "runtime/job.h"
-#include "runtime/job_trace.h"
 #include "runtime/journal.h"
 #include "runtime/journal_file.h"
+#include "runtime/program_trace.h"
 #include "runtime/report.h"
 #include "runtime/stdout_text.h"
 
@@ -41,9 +42,7 @@ class Transcript final : public OutputSink {
   }
 
  private:
-  void stream(std::string_view text) {
-    stream_ = stream_ && write_text(text, [this] { progress_.tick(); });
-  }
+  void stream(std::string_view text) { stream_ = stream_ && write_text(text, progress_); }
 
   RunJournal& journal_;
   Progress& progress_;
@@ -70,7 +69,7 @@ bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, 
 }
 
 /// Rank 0's part of the job. However it ends, the report on disk says so.
-int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command, JobTrace* trace) {
+int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command) {
   RunJournal journal(config, job.machine(session.hosts()));
   std::optional<JournalFile> file;
   if (!command.json.empty()) {
@@ -85,9 +84,6 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
     const bool by_user = failure.cause == FailureCause::kInterrupted;
     close(by_user ? JobStatus::kInterrupted : JobStatus::kFailed, failure.message);
-    if (trace != nullptr) {
-      trace->write_alone(failure.message);
-    }
   });
   if (file) {
     file->start();
@@ -97,7 +93,11 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
     job.warm_up();
     complete = decode(job, config, session.progress(), command.stream, journal);
   } catch (const std::exception& error) {
-    close(JobStatus::kFailed, error.what());
+    try {
+      close(JobStatus::kFailed, error.what());
+    } catch (const Error&) {
+      // Why the work ended is the news, not that it could not be written down.
+    }
     throw;
   }
   job.end();
@@ -119,20 +119,12 @@ std::string labelled(const std::string& program, const RunConfig& config) {
   return modelled ? program + " (interconnect: " + labels + ")" : program;
 }
 
-void finish(JobTrace& trace, const std::string& program, const std::string& status,
-            const std::vector<Communicator*>& groups) {
-  const std::string note = trace.finish(status, groups);
-  if (!note.empty()) {
-    std::fprintf(stderr, "%s: note: %s\n", program.c_str(), note.c_str());
-  }
-}
-
 int run(MpiSession& session, int argc, char** argv) {
   const std::unique_ptr<Communicator> control = session.world("auto");
   const CommandLine command = agree(*control, [&] { return parse_command_line(argc, argv); });
   if (command.print) {
     if (session.rank() == 0) {
-      write_text(*command.print + "\n");
+      write_text(*command.print + "\n", session.progress());
     }
     return 0;
   }
@@ -142,28 +134,18 @@ int run(MpiSession& session, int argc, char** argv) {
   session.watchdog().set_deadline(config.parallel.deadline);
 
   const std::unique_ptr<Communicator> target_group = session.split(config.parallel.transport, 0);
-  std::optional<JobTrace> trace;
-  if (!command.trace.empty()) {
-    trace.emplace(command.trace, labelled(session.program(), config), session.host(), *control);
-  }
+  ProgramTrace trace(session, command.trace, labelled(session.program(), config), *control);
   Job job(
       config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; },
-      trace ? &trace->tracer() : nullptr);
+      trace.tracer());
   int code = 0;
   if (session.rank() == 0) {
-    code = lead(job, session, config, command, trace ? &*trace : nullptr);
+    code = lead(job, session, config, command);
   } else {
-    const LastWords last_words(session.watchdog(), [&](const Failure& failure) {
-      if (trace) {
-        trace->write_alone(failure.message);
-      }
-    });
     job.follow();
   }
-  if (trace) {
-    finish(*trace, session.program(), code == 0 ? "ok" : "interrupted by a signal",
-           {control.get(), target_group.get()});
-  }
+  trace.finish(code == 0 ? "ok" : "interrupted by a signal",
+               std::array<Communicator*, 2>{control.get(), target_group.get()});
   return code;
 }
 

@@ -24,9 +24,9 @@
 #include "parallel/timed_communicator.h"
 #include "runtime/agree_isa.h"
 #include "runtime/flags.h"
-#include "runtime/job_trace.h"
 #include "runtime/npy.h"
 #include "runtime/paths.h"
+#include "runtime/program_trace.h"
 #include "runtime/stdout_text.h"
 #include "runtime/version.h"
 
@@ -170,7 +170,7 @@ int run(MpiSession& session, int argc, char** argv) {
   Options options = agree(*world, [&] { return parse(argc, argv); });
   if (options.print) {
     if (root) {
-      write_text(*options.print + "\n");
+      write_text(*options.print + "\n", session.progress());
     }
     return 0;
   }
@@ -182,12 +182,8 @@ int run(MpiSession& session, int argc, char** argv) {
   const Isa isa = agree_on_isa(*world, options.isa, "--isa");
   const bool gather = !options.logits.empty();
 
-  std::optional<JobTrace> trace;
-  if (!options.trace.empty()) {
-    trace.emplace(options.trace, session.program(), session.host(), *world);
-  }
-  Tracer* const tracer = trace ? &trace->tracer() : nullptr;
-  TimedCommunicator group(*world, tracer);
+  ProgramTrace trace(session, options.trace, session.program(), *world);
+  TimedCommunicator group(*world, trace.tracer());
 
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Checkpoint> checkpoint;
@@ -196,10 +192,11 @@ int run(MpiSession& session, int argc, char** argv) {
   agree(*world, [&] {
     backend = make_backend({.name = options.backend, .isa = isa, .threads = options.threads});
     checkpoint = std::make_unique<Checkpoint>(options.model);
-    model = std::make_unique<Transformer>(
-        config, *checkpoint, *backend, group,
-        TransformerOptions{
-            .dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16, .max_rows = kBlockRows, .tracer = tracer});
+    model =
+        std::make_unique<Transformer>(config, *checkpoint, *backend, group,
+                                      TransformerOptions{.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16,
+                                                         .max_rows = kBlockRows,
+                                                         .tracer = trace.tracer()});
     if (gather && root) {
       logits_file.emplace(options.logits, static_cast<std::int64_t>(tokens.size()), config.vocabulary);
     }
@@ -217,11 +214,9 @@ int run(MpiSession& session, int argc, char** argv) {
     if (predicted > 0) {
       result += fmt::format("perplexity      {:.4f}\n", std::exp(-log_likelihood / static_cast<double>(predicted)));
     }
-    write_text(result);
+    write_text(result, session.progress());
   }
-  if (trace) {
-    trace->finish("ok", std::array<Communicator*, 1>{world.get()});
-  }
+  trace.finish("ok", std::array<Communicator*, 1>{world.get()});
   return 0;
 }
 

@@ -55,9 +55,9 @@ std::string encode(const Tokenizer& tokenizer, const Options& options) {
 void run(const Options& options) {
   const auto tokenizer = load_tokenizer(find_model(options.model, {}, "--model"));
   if (options.decode) {
-    write_text(tokenizer->decode(parse_token_ids(read_stdin(), tokenizer->vocabulary(), "standard input")));
+    write_text(tokenizer->decode(parse_token_ids(read_stdin(), tokenizer->vocabulary(), "standard input")), [] {});
   } else {
-    write_text(encode(*tokenizer, options));
+    write_text(encode(*tokenizer, options), [] {});
   }
 }
 
@@ -80,7 +80,7 @@ int program(int argc, char** argv) {
                "Also add what the tokenizer puts around a text, such as a BOS token")
       ->excludes(decode);
   if (const std::optional<std::string> print = parse_flags(app, argc, argv)) {
-    write_text(*print + "\n");
+    write_text(*print + "\n", [] {});
     return 0;
   }
   run(options);

@@ -7,24 +7,24 @@
 
 namespace specdec {
 
-/// What the watchdog does before it ends the job, for as long as this object lives.
+/// What the watchdog does before it ends the job, for as long as this object lives; the newest first.
 class LastWords {
  public:
-  LastWords(Watchdog& watchdog, const std::function<void(const Failure&)>& speak) : watchdog_(watchdog) {
-    watchdog_.set_on_failure([speak](const Failure& failure) {
-      try {
-        speak(failure);
-      } catch (const Error&) {
-        // The line on stderr is out; that the results could not be written too must not change the exit code.
-      }
-    });
-  }
-  ~LastWords() { watchdog_.set_on_failure(nullptr); }
+  /// `speak`: see Watchdog::on_failure(). That results could not be written must not change how the job ends, so an Error in it goes nowhere.
+  LastWords(Watchdog& watchdog, std::function<void(const Failure&)> speak)
+      : watchdog_(watchdog), number_(watchdog.on_failure([speak = std::move(speak)](const Failure& failure) {
+          try {
+            speak(failure);
+          } catch (const Error&) {
+          }
+        })) {}
+  ~LastWords() { watchdog_.take_back(number_); }
   LastWords(const LastWords&) = delete;
   LastWords& operator=(const LastWords&) = delete;
 
  private:
   Watchdog& watchdog_;
+  const int number_;
 };
 
 }  // namespace specdec

@@ -89,9 +89,15 @@ Watchdog::~Watchdog() {
   close(wake_);
 }
 
-void Watchdog::set_on_failure(std::function<void(const Failure&)> callback) {
+int Watchdog::on_failure(std::function<void(const Failure&)> callback) {
   const std::scoped_lock lock(mutex_);
-  on_failure_ = std::move(callback);
+  on_failure_.emplace(++registered_, std::move(callback));
+  return registered_;
+}
+
+void Watchdog::take_back(int number) {
+  const std::scoped_lock lock(mutex_);
+  on_failure_.erase(number);
 }
 
 void Watchdog::fail(ErrorKind kind, const std::string& message) { raise_error(FailureCause::kError, kind, message); }
@@ -401,8 +407,8 @@ void Watchdog::obey(int exit_code) {
 void Watchdog::report(const Failure& failure) {
   alarm(kCallbackSeconds);
   const std::scoped_lock lock(mutex_);
-  if (on_failure_) {
-    on_failure_(failure);
+  for (auto newest = on_failure_.rbegin(); newest != on_failure_.rend(); ++newest) {
+    newest->second(failure);
   }
 }
 

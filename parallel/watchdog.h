@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -43,9 +44,11 @@ class Watchdog {
   /// Seconds without progress of an awaited rank, or without a sign of life of any, after which the job ends.
   void set_deadline(double seconds) { deadline_.store(seconds, std::memory_order_relaxed); }
   /// Called on the watchdog's thread before the process ends, on rank 0 after the line on stderr, on the others when rank 0 has ended the
-  /// job: the last chance to write results. It has about half a second. Null takes it back; when this returns, the former one is not running
-  /// and will not.
-  void set_on_failure(std::function<void(const Failure&)> callback);
+  /// job: the last chance to write results. All that are registered together have about half a second; the newest comes first. Returns a
+  /// number for take_back(). LastWords (last_words.h) does both.
+  int on_failure(std::function<void(const Failure&)> callback);
+  /// When this returns, the callback is not running and will not.
+  void take_back(int number);
   /// The number of the signal by which the user asked for the end (SIGINT, SIGTERM), else 0. On rank 0; to be read once
   /// a round. From then on there are 700 ms until the job is ended as by a failure.
   int interrupted() const { return interrupted_.load(std::memory_order_relaxed); }
@@ -108,8 +111,9 @@ class Watchdog {
   std::atomic<double> deadline_{30.0};
   std::atomic<int> interrupted_{0};
   std::mutex mutex_;
-  std::function<void(const Failure&)> on_failure_;  // guarded by mutex_
-  std::optional<Failure> own_error_;                // guarded by mutex_
+  std::map<int, std::function<void(const Failure&)>> on_failure_;  // guarded by mutex_
+  int registered_ = 0;                                             // guarded by mutex_
+  std::optional<Failure> own_error_;                               // guarded by mutex_
 
   // Of the thread alone.
   std::vector<Watched> watched_;

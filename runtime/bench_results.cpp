@@ -190,29 +190,29 @@ void BenchResults::add(const std::vector<BenchRow>& rows) {
   rows_.insert(rows_.end(), rows.begin(), rows.end());
 }
 
-std::vector<BenchRow> BenchResults::rows() const {
-  const std::scoped_lock lock(mutex_);
-  return rows_;
-}
-
 std::int64_t BenchResults::wrong() const {
-  const std::vector<BenchRow> all = rows();
+  const std::scoped_lock lock(mutex_);
   std::int64_t sum = 0;
-  for (const BenchRow& row : all) sum += row.wrong;
+  for (const BenchRow& row : rows_) sum += row.wrong;
   return sum;
 }
 
-void BenchResults::write(JobStatus status, const std::string& error) const {
-  if (!json_file_.empty()) write_whole_file(json_file_, json(status, error), "--json");
-  if (!csv_file_.empty()) write_whole_file(csv_file_, bench_csv(rows()), "--csv");
+void BenchResults::write(JobStatus status, const std::string& error) {
+  const std::scoped_lock lock(mutex_);
+  if (status_ == JobStatus::kRunning) {
+    status_ = status;
+    error_ = error;
+  }
+  if (!json_file_.empty()) write_whole_file(json_file_, json(), "--json");
+  if (!csv_file_.empty()) write_whole_file(csv_file_, bench_csv(rows_), "--csv");
 }
 
-std::string BenchResults::json(JobStatus status, const std::string& error) const {
+std::string BenchResults::json() const {
   Json out = {{"version", kBenchReportVersion},
               {"program", header_.version},
               {"commit", build_commit()},
-              {"status", name_of(status)},
-              {"error", error.empty() ? Json() : Json(error)}};
+              {"status", name_of(status_)},
+              {"error", error_.empty() ? Json() : Json(error_)}};
   out["interconnect"] = {{"kind", header_.interconnect ? "modelled" : "native"}};
   if (header_.interconnect) {
     out["interconnect"]["name"] = header_.interconnect->name;
@@ -230,7 +230,7 @@ std::string BenchResults::json(JobStatus status, const std::string& error) const
                             {"host_cores", place.host_cores}});
   }
   out["rows"] = Json::array();
-  for (const BenchRow& row : rows()) {
+  for (const BenchRow& row : rows_) {
     Json fields;
     for (const Column& column : columns()) fields[column.name] = column.value(row);
     out["rows"].push_back(std::move(fields));

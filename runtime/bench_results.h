@@ -62,20 +62,22 @@ class BenchResults {
   BenchResults(BenchHeader header, std::filesystem::path json, std::filesystem::path csv);
 
   void add(const std::vector<BenchRow>& rows);
-  std::vector<BenchRow> rows() const;
   /// Of all rows.
   std::int64_t wrong() const;
-  /// `error`: one line, unless `status` is kOk.
-  void write(JobStatus status, const std::string& error) const;
+  /// `error`: one line, unless `status` is kOk. The first status that is not kRunning counts: the measuring thread may go on for a moment
+  /// after the watchdog has ended the job, and fail because of that.
+  void write(JobStatus status, const std::string& error);
 
  private:
-  std::string json(JobStatus status, const std::string& error) const;
+  std::string json() const;
 
   const BenchHeader header_;
   const std::filesystem::path json_file_;
   const std::filesystem::path csv_file_;
   mutable std::mutex mutex_;
-  std::vector<BenchRow> rows_;  // guarded by mutex_
+  std::vector<BenchRow> rows_;  // guarded by mutex_, as are all below
+  JobStatus status_ = JobStatus::kRunning;
+  std::string error_;
 };
 
 }  // namespace specdec

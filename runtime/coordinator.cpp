@@ -78,7 +78,7 @@ class Coordinator::Sequence {
     round.rows.clear();
     round.fingerprint.configuration = owner_.scorer_.agreement().configuration();
     owner_.channel_.exchange(round);
-    owner_.channel_.exchange_prompt(history_);
+    owner_.channel_.exchange_prompt(round, history_);
     owner_.scorer_.begin(history_);
     if (owner_.drafter_ != nullptr) {
       owner_.drafter_->begin(sequence_, history_);
@@ -128,7 +128,7 @@ class Coordinator::Sequence {
     loop.cut = limited || loop.emitted < verdict.accepted + 1;
     loop.total = whole.end(owner_.round_.number);
     count(owner_.tracer_, kAccepted, verdict.accepted);
-    count(owner_.tracer_, kTokens, owner_.emitted_ += loop.emitted);
+    count(owner_.tracer_, kTokens, emitted_ += loop.emitted);
 
     owner_.draft_length_.observe({.drafted = k, .reached = verdict.reached, .accepted = verdict.accepted});
     sink.append(std::span(history_).last(static_cast<std::size_t>(loop.emitted)), round_text_, loop);
@@ -179,6 +179,7 @@ class Coordinator::Sequence {
   std::size_t cached_ = 0;
   std::string round_text_;
   std::int64_t remaining_ = 0;  ///< tokens that may still come
+  std::int64_t emitted_ = 0;    ///< tokens that came
   std::string limit_reason_;
   std::string finish_reason_;
 };
@@ -211,7 +212,7 @@ void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer) {
     switch (round.action) {
       case RoundAction::kBegin:
         prompt.resize(static_cast<std::size_t>(round.count));
-        channel.exchange_prompt(prompt);
+        channel.exchange_prompt(round, prompt);
         scorer.begin(prompt);
         break;
       case RoundAction::kScore:

@@ -62,7 +62,6 @@ class Coordinator {
   Tracer* tracer_;
   Round round_;
   DraftBlock block_;
-  std::int64_t emitted_ = 0;  ///< in all sequences
 };
 
 /// Tells the workers that the job is over. On rank 0.

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "backend/error.h"
 #include "parallel/agree.h"
+#include "runtime/whole_file.h"
 
 namespace specdec {
 namespace {
@@ -23,37 +21,7 @@ constexpr std::size_t kChunkEvents = 4096;
 /// Arrivals that travel at a time.
 constexpr std::size_t kChunkArrivals = std::size_t{1} << 16;
 
-[[noreturn]] void throw_cannot_write(const std::filesystem::path& path, const std::string& why) {
-  throw_bad_input(fmt::format("--trace: '{}' cannot be written: {}", path.string(), why));
-}
-
-/// As write_whole_file (whole_file.h), but in parts: a trace may be large.
-class WholeFile {
- public:
-  explicit WholeFile(std::filesystem::path path)
-      : path_(std::move(path)), temporary_(path_.string() + ".tmp"), stream_(temporary_, std::ios::binary) {
-    if (!stream_) {
-      throw_cannot_write(temporary_, std::strerror(errno));
-    }
-  }
-  void write(std::string_view text) { stream_.write(text.data(), static_cast<std::streamsize>(text.size())); }
-  void finish() {
-    stream_.close();
-    if (!stream_) {
-      throw_cannot_write(temporary_, "the disk is full, or fails");
-    }
-    std::error_code error;
-    std::filesystem::rename(temporary_, path_, error);
-    if (error) {
-      throw_cannot_write(path_, error.message());
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
-  std::ofstream stream_;
-};
+constexpr const char* kFlag = "--trace";
 
 std::filesystem::path rank_file(const std::filesystem::path& directory, int rank) {
   return directory / fmt::format("rank{}.json", rank);
@@ -145,7 +113,7 @@ JobTrace::JobTrace(std::filesystem::path directory, std::string program, std::st
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (error) {
-      throw_cannot_write(directory_, error.message());
+      throw_bad_input(fmt::format("{}: '{}' cannot be written: {}", kFlag, directory_.string(), error.message()));
     }
     // What an earlier job has left must not be taken for a part of this one.
     if (control_.rank() == 0) {
@@ -186,7 +154,7 @@ std::vector<TraceEvent> JobTrace::events_on(const CommonClock& clock) const {
 
 void JobTrace::write_own(const std::string& status, const TracedRank& rank,
                          const std::vector<TraceEvent>& events) const {
-  WholeFile file(own_file());
+  WholeFile file(own_file(), kFlag);
   file.write(trace_head(program_, control_.size(), status, {&rank, 1}));
   for (std::size_t i = 0; i < chunks(events.size()); ++i) {
     file.write(text_of(chunk(events, i), rank.rank));
@@ -227,7 +195,7 @@ void JobTrace::write_merged(const std::string& status, const TracedRank& rank, c
   std::unique_ptr<WholeFile> file;  // on rank 0
   agree(control_, [&] {
     if (root) {
-      file = std::make_unique<WholeFile>(directory_ / "trace.json");
+      file = std::make_unique<WholeFile>(directory_ / "trace.json", kFlag);
       file->write(trace_head(program_, control_.size(), status, ranks));
     }
   });

@@ -36,7 +36,7 @@ class JobTrace {
   /// The end of a job whose ranks still talk: waits are found by comparing all ranks' arrivals, every rank writes its file, rank 0 also the
   /// merged one. `status`: rank 0's counts. `groups`: the communicators that number 0, 1, ... of the tracer's events stood for. Throws AgreedError (kBadInput)
   /// when a file cannot be written. Returns on rank 0 a line on events that found no room, else nothing. Collective.
-  std::string finish(std::string status, std::span<Communicator* const> groups);
+  [[nodiscard]] std::string finish(std::string status, std::span<Communicator* const> groups);
   /// The end of a job that failed: this rank's file with what it has so far, without waits. On any thread; does nothing once a file is
   /// written, and nothing when it cannot be.
   void write_alone(const std::string& status) noexcept;

@@ -1,5 +1,6 @@
 #include "runtime/journal_file.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backend/error.h"
@@ -22,15 +23,19 @@ void JournalFile::write() {
 
 void JournalFile::keep_up(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
+  std::chrono::steady_clock::duration pause = kInterval;
   while (!stop.stop_requested()) {
-    wake_.wait_for(lock, stop, kInterval, [] { return false; });
+    wake_.wait_for(lock, stop, pause, [] { return false; });
     const std::uint64_t revision = journal_.revision();
     if (stop.stop_requested() || revision == written_) {
       continue;
     }
     try {
+      const auto began = std::chrono::steady_clock::now();
       journal_.write_json(path_);
       written_ = revision;
+      pause = std::max<std::chrono::steady_clock::duration>(
+          kInterval, kPauseOverWrite * (std::chrono::steady_clock::now() - began));
     } catch (const Error&) {
       return;  // a disk that has filled up meanwhile shows in the last write, which throws in main
     }

@@ -16,6 +16,9 @@ namespace specdec {
 class JournalFile {
  public:
   static constexpr std::chrono::milliseconds kInterval{100};
+  /// A long report is written less often: pauses are so many times as long as the write before, so that the work of a job of any length
+  /// costs a twentieth of one core.
+  static constexpr int kPauseOverWrite = 20;
 
   /// Writes nothing yet.
   JournalFile(const RunJournal& journal, std::filesystem::path path);

@@ -124,16 +124,34 @@ RunMetrics measure(const RunRecord& run) {
   return metrics;
 }
 
-Comparison compare(const RunRecord* autoregressive, const RunRecord* speculative, bool greedy) {
+std::vector<MeasuredRun> measure(const JobRecord& job) {
+  std::vector<MeasuredRun> runs;
+  runs.reserve(job.runs.size());
+  for (const RunRecord& run : job.runs) runs.push_back({.record = &run, .metrics = measure(run)});
+  return runs;
+}
+
+RunPair runs_under(const InterconnectChoice& interconnect, std::span<const MeasuredRun> runs) {
+  RunPair pair;
+  for (const MeasuredRun& run : runs) {
+    if (name_of(run.record->interconnect) == name_of(interconnect)) {
+      (run.record->method == name_of(Method::kSpeculative) ? pair.speculative : pair.autoregressive) = &run;
+    }
+  }
+  return pair;
+}
+
+Comparison compare(const RunPair& runs, bool greedy) {
   Comparison out;
-  if (autoregressive == nullptr || speculative == nullptr) return out;
-  const RunMetrics alone = measure(*autoregressive);
-  const RunMetrics fast = measure(*speculative);
+  if (runs.autoregressive == nullptr || runs.speculative == nullptr) return out;
+  const RunMetrics& alone = runs.autoregressive->metrics;
+  const RunMetrics& fast = runs.speculative->metrics;
+  const std::int64_t k = runs.speculative->record->k;
   out.speedup = ratio(alone.seconds_per_token, fast.seconds_per_token);
   out.full_speedup = ratio(alone.seconds_per_token, fast.full_seconds_per_token);
   out.cost_ratio = ratio(fast.draft_seconds_per_token, alone.seconds_per_token);
   if (fast.acceptance_rate && out.cost_ratio) {
-    out.predicted_speedup = speedup_factor(*fast.acceptance_rate, speculative->k, *out.cost_ratio);
+    out.predicted_speedup = speedup_factor(*fast.acceptance_rate, k, *out.cost_ratio);
     out.measured_over_predicted = ratio(out.full_speedup, out.predicted_speedup);
     out.best_k = best_k(*fast.acceptance_rate, *out.cost_ratio, kMaxBestK);
     out.best_speedup = speedup_factor(*fast.acceptance_rate, *out.best_k, *out.cost_ratio);
@@ -142,19 +160,8 @@ Comparison compare(const RunRecord* autoregressive, const RunRecord* speculative
   const auto per_step_alone = ratio(score(alone.split), static_cast<double>(alone.loops));
   out.score_cost = ratio(per_full_loop(score(fast.full_split)), per_step_alone);
   out.loop_cost = ratio(per_full_loop(fast.full_split.total), alone.seconds_per_token);
-  if (greedy) out.identical = same_tokens(*autoregressive, *speculative);
+  if (greedy) out.identical = same_tokens(*runs.autoregressive->record, *runs.speculative->record);
   return out;
-}
-
-Comparison compare(const JobRecord& job, const InterconnectChoice& interconnect) {
-  const RunRecord* autoregressive = nullptr;
-  const RunRecord* speculative = nullptr;
-  for (const RunRecord& run : job.runs) {
-    if (name_of(run.interconnect) == name_of(interconnect)) {
-      (run.method == name_of(Method::kSpeculative) ? speculative : autoregressive) = &run;
-    }
-  }
-  return compare(autoregressive, speculative, job.config.decode.sampling.greedy());
 }
 
 }  // namespace specdec

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "runtime/record.h"
 
@@ -60,6 +62,23 @@ struct RunMetrics {
 
 RunMetrics measure(const RunRecord& run);
 
+/// A run with its figures.
+struct MeasuredRun {
+  const RunRecord* record = nullptr;
+  RunMetrics metrics;
+};
+
+/// All runs of a job that outlives the result.
+std::vector<MeasuredRun> measure(const JobRecord& job);
+
+/// The two runs of a job under one interconnect, as far as there are any.
+struct RunPair {
+  const MeasuredRun* autoregressive = nullptr;
+  const MeasuredRun* speculative = nullptr;
+};
+
+RunPair runs_under(const InterconnectChoice& interconnect, std::span<const MeasuredRun> runs);
+
 /// Speculative against autoregressive decoding of the same prompts.
 struct Comparison {
   std::optional<double> speedup;       ///< seconds per token, autoregressive over speculative, all loops
@@ -79,8 +98,6 @@ inline constexpr std::int64_t kMaxBestK = 32;
 
 /// Empty figures where a run or its data is missing. `greedy`: whether both runs chose the argmax, so that their tokens must agree; an
 /// output that is unfinished in either run leaves `identical` empty.
-Comparison compare(const RunRecord* autoregressive, const RunRecord* speculative, bool greedy);
-/// Of the job's runs under one interconnect.
-Comparison compare(const JobRecord& job, const InterconnectChoice& interconnect);
+Comparison compare(const RunPair& runs, bool greedy);
 
 }  // namespace specdec

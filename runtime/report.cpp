@@ -74,7 +74,7 @@ std::string late(const RunRecord& run) {
 }
 
 /// One column a run.
-std::string run_table(const JobRecord& job, const std::vector<RunMetrics>& metrics) {
+std::string run_table(const JobRecord& job, const std::vector<MeasuredRun>& runs) {
   constexpr const char* kLabel = "{:<28}";
   constexpr const char* kCell = " {:>24}";
   const bool labelled = any_modelled(job);
@@ -90,7 +90,7 @@ std::string run_table(const JobRecord& job, const std::vector<RunMetrics>& metri
   std::string text = heading + "\n" + (labelled ? interconnects + "\n" : "");
   for (const Row& row : rows()) {
     text += fmt::format(kLabel, row.label);
-    for (const RunMetrics& m : metrics) text += fmt::format(kCell, row.cell(m));
+    for (const MeasuredRun& run : runs) text += fmt::format(kCell, row.cell(run.metrics));
     text += "\n";
   }
   return text + (labelled ? late_counts + "\n" : "");
@@ -154,23 +154,16 @@ std::string explain(const RunMetrics& autoregressive, const RunMetrics& speculat
 }
 
 std::string report_text(const JobRecord& job) {
-  std::vector<RunMetrics> metrics;
-  metrics.reserve(job.runs.size());
-  for (const RunRecord& run : job.runs) metrics.push_back(measure(run));
-  std::string text = machine_lines(job) + run_table(job, metrics);
-  for (std::size_t i = 0; i < metrics.size(); ++i) text += split_table(job, job.runs[i], metrics[i]);
+  const std::vector<MeasuredRun> runs = measure(job);
+  std::string text = machine_lines(job) + run_table(job, runs);
+  for (const MeasuredRun& run : runs) text += split_table(job, *run.record, run.metrics);
   text += late_lines(job);
   for (const InterconnectChoice& choice : job.config.interconnects) {
-    const RunMetrics* alone = nullptr;
-    const RunMetrics* fast = nullptr;
-    for (std::size_t i = 0; i < metrics.size(); ++i) {
-      if (name_of(job.runs[i].interconnect) == name_of(choice)) {
-        (job.runs[i].method == name_of(Method::kSpeculative) ? fast : alone) = &metrics[i];
-      }
-    }
-    if (alone != nullptr && fast != nullptr) {
-      const Comparison comparison = compare(job, choice);
-      text += comparison_lines(label_after(job, choice), comparison) + explain(*alone, *fast, comparison);
+    const RunPair pair = runs_under(choice, runs);
+    if (pair.autoregressive != nullptr && pair.speculative != nullptr) {
+      const Comparison comparison = compare(pair, job.config.decode.sampling.greedy());
+      text += comparison_lines(label_after(job, choice), comparison) +
+              explain(pair.autoregressive->metrics, pair.speculative->metrics, comparison);
     }
   }
   if (!job.error.empty()) text += fmt::format("\nEnded early: {}\n", job.error);

@@ -85,7 +85,8 @@ json totals_json(const ModelledTotals& totals) {
           {"modelled_seconds", totals.modelled_seconds}};
 }
 
-json run_json(const RunRecord& run) {
+json run_json(const MeasuredRun& measured) {
+  const RunRecord& run = *measured.record;
   json outputs = json::array();
   for (const OutputRecord& output : run.outputs) outputs.push_back(output_json(output));
   return {{"method", run.method},
@@ -93,7 +94,7 @@ json run_json(const RunRecord& run) {
           {"interconnect", interconnect_name_json(run.interconnect)},
           {"collectives", run.interconnect ? totals_json(run.modelled) : json()},
           {"outputs", outputs},
-          {"metrics", metrics_json(measure(run))}};
+          {"metrics", metrics_json(measured.metrics)}};
 }
 
 json comparison_json(const Comparison& c) {
@@ -109,10 +110,10 @@ json comparison_json(const Comparison& c) {
           {"loop_cost", nullable(c.loop_cost)}};
 }
 
-json comparisons_json(const JobRecord& job) {
+json comparisons_json(const JobRecord& job, std::span<const MeasuredRun> runs) {
   json out = json::array();
   for (const InterconnectChoice& choice : job.config.interconnects) {
-    json comparison = comparison_json(compare(job, choice));
+    json comparison = comparison_json(compare(runs_under(choice, runs), job.config.decode.sampling.greedy()));
     comparison["interconnect"] = interconnect_name_json(choice);
     out.push_back(std::move(comparison));
   }
@@ -150,9 +151,10 @@ json machine_json(const JobRecord& job) {
 std::string report_json(const JobRecord& job) {
   json config;
   for (const ConfigKey& key : config_keys()) config[key.name] = key.write(job.config);
+  const std::vector<MeasuredRun> measured = measure(job);
   json runs = json::array();
-  for (const RunRecord& run : job.runs) runs.push_back(run_json(run));
-  const json comparisons = comparisons_json(job);
+  for (const MeasuredRun& run : measured) runs.push_back(run_json(run));
+  const json comparisons = comparisons_json(job, measured);
   const json out = {{"schema", "specdec.run"},
                     {"version", kReportVersion},
                     {"program", version_text("specdec_dist")},

@@ -82,12 +82,10 @@ void RoundChannel::exchange(Round& round) {
     const auto rows = std::as_writable_bytes(std::span(round.rows));
     std::copy_n(wire_.begin() + sizeof header, rows.size(), rows.begin());
   }
-  if (round.action == RoundAction::kBegin) {
-    begun_(round);
-  }
 }
 
-void RoundChannel::exchange_prompt(std::span<Token> tokens) {
+void RoundChannel::exchange_prompt(const Round& begin, std::span<Token> tokens) {
+  begun_(begin);
   control_.broadcast(std::as_writable_bytes(tokens), 0, Stream{});
 }
 

@@ -54,10 +54,10 @@ class RoundChannel {
 
   /// On rank 0 completes `round` with its hash and sends it; on the others overwrites it with what rank 0 sent.
   void exchange(Round& round);
-  /// `begun` is called on every rank as soon as it has exchanged a kBegin, with the round; the prompt is what follows.
+  /// `begun` is called on every rank with every kBegin, once that was checked and before its prompt travels.
   void on_begin(std::function<void(const Round&)> begun) { begun_ = std::move(begun); }
-  /// The prompt that follows a kBegin; `tokens` has the announced size on every rank.
-  void exchange_prompt(std::span<Token> tokens);
+  /// The prompt that follows `begin`; `tokens` has the announced size on every rank.
+  void exchange_prompt(const Round& begin, std::span<Token> tokens);
 
   bool is_root() const { return control_.rank() == 0; }
   std::int64_t max_drafted() const { return max_drafted_; }

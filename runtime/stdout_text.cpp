@@ -18,9 +18,7 @@ bool write_text(std::string_view text, const std::function<void()>& waiting) {
   while (!text.empty()) {
     pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
     if (::poll(&out, 1, kPatienceMs) == 0) {
-      if (waiting) {
-        waiting();
-      }
+      waiting();
       continue;
     }
     // A pipe that is ready takes PIPE_BUF bytes without blocking.
@@ -34,6 +32,10 @@ bool write_text(std::string_view text, const std::function<void()>& waiting) {
     }
   }
   return true;
+}
+
+bool write_text(std::string_view text, Progress& progress) {
+  return write_text(text, [&] { progress.tick(); });
 }
 
 }  // namespace specdec

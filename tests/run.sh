@@ -2,7 +2,7 @@
 # From a fresh clone to the verdict of all tests: installs what is missing, builds, and runs
 #   release  every ctest label: unit, golden, mp
 #   asan     the unit tests of kernels and parsers under the address and undefined-behaviour sanitizers
-#   tsan     the tests of the threads transport and of threaded kernels under the thread sanitizer
+#   tsan     the tests of the threads and shared-memory transports and of threaded kernels under the thread sanitizer
 # The last line is the sum of all stages: N passed, N failed[, N skipped].
 #
 #   tests/run.sh              everything

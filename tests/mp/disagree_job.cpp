@@ -45,8 +45,10 @@ int run(MpiSession& session, char** argv) {
   const bool odd = session.rank() == std::atoi(argv[4]);
   const auto number = static_cast<std::uint32_t>(std::atoi(argv[5]));
   session.watchdog().set_deadline(30);
+  int callback = 0;
   if (session.rank() == 0) {
-    session.watchdog().set_on_failure([output = std::string(argv[6])](const Failure& failure) {
+    // Not LastWords, which ends with the scope that an exception leaves.
+    callback = session.watchdog().on_failure([output = std::string(argv[6])](const Failure& failure) {
       std::ofstream(output) << "rank " << failure.rank << " code " << failure.exit_code << "\n";
     });
   }
@@ -73,7 +75,7 @@ int run(MpiSession& session, char** argv) {
       std::cout << "done " << result.tokens.size() << "\n";
     }
   }
-  session.watchdog().set_on_failure(nullptr);
+  session.watchdog().take_back(callback);
   return 0;
 }
 

@@ -118,7 +118,8 @@ int main(int argc, char** argv) {
     }
     session.watchdog().set_deadline(std::strtod(argv[2], nullptr));
     if (session.rank() == 0) {
-      session.watchdog().set_on_failure([&](const Failure& failure) {
+      // Not LastWords, which ends with the scope that an exception leaves.
+      session.watchdog().on_failure([&](const Failure& failure) {
         write_file(argv[3],
                    "rank " + std::to_string(failure.rank) + " code " + std::to_string(failure.exit_code) + "\n");
       });

@@ -166,7 +166,7 @@ void DecodeRank::follow(const DecodeCase& settings, const Tampering& tampering) 
     }
     scorer.agreement().check_round(round);
     prompt.resize(static_cast<std::size_t>(round.count));
-    s.channel.exchange_prompt(prompt);
+    s.channel.exchange_prompt(round, prompt);
     if (tampering.prompt) {
       tampering.prompt(prompt);
     }

@@ -119,6 +119,17 @@ TEST(BenchResults, TablesShowWrongElementsAndTheRatio) {
   EXPECT_EQ(line.size(), bench_table_head(false).size());
 }
 
+TEST(BenchResults, TheFirstEndCounts) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path file = directory.path() / "out.json";
+  BenchResults results(header(), file, "");
+  results.write(JobStatus::kFailed, "rank 1 died");
+  results.write(JobStatus::kOk, "");
+  const json found = json::parse(std::ifstream(file));
+  EXPECT_EQ(found["status"], "failed");
+  EXPECT_EQ(found["error"], "rank 1 died");
+}
+
 TEST(BenchResults, AFileThatCannotBeWrittenShowsBeforeTheWork) {
   EXPECT_THROW(BenchResults(header(), "/nowhere/out.json", ""), Error);
   EXPECT_THROW(BenchResults(header(), "", "/nowhere/out.csv"), Error);

@@ -113,10 +113,17 @@ TEST(Metrics, PercentilesWeighTokensAndLoops) {
   EXPECT_DOUBLE_EQ(m.loop_time->p99, 0.015);
 }
 
+Comparison compare_runs(const RunRecord* alone, const RunRecord* fast, bool greedy) {
+  const auto measured = [](const RunRecord* run) { return run ? MeasuredRun{run, measure(*run)} : MeasuredRun{}; };
+  const MeasuredRun a = measured(alone);
+  const MeasuredRun f = measured(fast);
+  return compare({.autoregressive = alone ? &a : nullptr, .speculative = fast ? &f : nullptr}, greedy);
+}
+
 TEST(Metrics, Compares) {
   const RunRecord alone = autoregressive();
   const RunRecord fast = speculative();
-  const Comparison c = compare(&alone, &fast, false);
+  const Comparison c = compare_runs(&alone, &fast, false);
   EXPECT_DOUBLE_EQ(*c.speedup, 10.0 / 8);
   EXPECT_DOUBLE_EQ(*c.full_speedup, 10.0 / 7);
   EXPECT_DOUBLE_EQ(*c.cost_ratio, 0.1);
@@ -132,12 +139,12 @@ TEST(Metrics, Compares) {
 TEST(Metrics, IdenticalOnGreedyOnly) {
   const RunRecord alone = autoregressive();
   RunRecord other = autoregressive();
-  EXPECT_EQ(compare(&alone, &other, true).identical, true);
+  EXPECT_EQ(compare_runs(&alone, &other, true).identical, true);
   other.outputs[0].token_ids[2] = 9;
-  EXPECT_EQ(compare(&alone, &other, true).identical, false);
+  EXPECT_EQ(compare_runs(&alone, &other, true).identical, false);
   other.outputs[0].finish_reason = "interrupted";
-  EXPECT_FALSE(compare(&alone, &other, true).identical) << "unfinished texts differ for no reason of the method";
-  EXPECT_FALSE(compare(&alone, nullptr, true).speedup);
+  EXPECT_FALSE(compare_runs(&alone, &other, true).identical) << "unfinished texts differ for no reason of the method";
+  EXPECT_FALSE(compare_runs(&alone, nullptr, true).speedup);
 }
 
 TEST(Metrics, NoDataNoFigure) {

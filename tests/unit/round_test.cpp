@@ -69,8 +69,13 @@ TEST(RoundChannel, EveryRankHearsThatASequenceBegins) {
         round = expected;
       }
       channel.exchange(round);
+      EXPECT_TRUE(begun.empty()) << "before anybody could have checked the round";
+      if (round.action == RoundAction::kBegin) {
+        std::vector<Token> prompt(static_cast<std::size_t>(round.count));
+        channel.exchange_prompt(round, prompt);
+        EXPECT_EQ(std::exchange(begun, {}), std::vector<std::int32_t>{2});
+      }
     }
-    EXPECT_EQ(begun, std::vector<std::int32_t>{2});
   });
 }
 
@@ -82,7 +87,7 @@ TEST(RoundChannel, CarriesThePrompt) {
     if (channel.is_root()) {
       prompt = {5, 0, 7};
     }
-    channel.exchange_prompt(prompt);
+    channel.exchange_prompt({.action = RoundAction::kBegin}, prompt);
     EXPECT_EQ(prompt, (std::vector<Token>{5, 0, 7}));
   });
 }
