@@ -92,11 +92,8 @@ int run(MpiSession& session, int argc, char** argv) {
     return 0;
   }
   session.watchdog().set_deadline(command.deadline);
-  const auto interconnect = agree(*control, [&] {
-    return naming_the_flag("interconnect", "--interconnect", [&] {
-      return command.interconnect.empty() ? std::nullopt : std::optional(load_interconnect(command.interconnect));
-    });
-  });
+  const InterconnectChoice interconnect =
+      agree(*control, [&] { return load_choice(command.interconnect, "--interconnect"); });
   BenchContenders contenders(session, *control, command, interconnect);
   const BenchHeader header{.version = version_text("allreduce_bench"),
                            .ranks = rank_places(*control),

@@ -148,7 +148,8 @@ BenchCommand parse_bench_command(int argc, const char* const* argv) {
                  "Time a token of a model instead: its directory, or layers=32,d_model=4096[,vocab=32000][,gap_us=120]")
       ->type_name("SHAPE");
   app.add_option("--interconnect", command.interconnect, "Model this one on top of each transport: a preset or a file")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option("--iterations", flags.iterations, "Timed, of each transport and size [what fits into --seconds]")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");

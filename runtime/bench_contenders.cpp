@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "backend/error.h"
 #include "parallel/agree.h"
@@ -15,9 +16,17 @@ namespace {
 constexpr const char* kLibrary = "mpi-fast";  // the transport that is MPI_Allreduce and nothing else
 constexpr std::uint64_t kJitterSeed = 1;
 
+/// A transport that does not suit is refused by the name of the config's key; here a flag asked for it.
 std::unique_ptr<Communicator> make_transport(MpiSession& session, Communicator& control, const std::string& name) {
   return agree(control, [&] {
-    return naming_the_flag("parallel.transport", "--transport", [&] { return session.world(name); });
+    try {
+      return session.world(name);
+    } catch (const Error& error) {
+      constexpr std::string_view kKey = "parallel.transport";
+      const std::string message = error.what();
+      if (!message.starts_with(kKey)) throw;
+      throw Error(error.kind(), "--transport" + message.substr(kKey.size()), error.where());
+    }
   });
 }
 

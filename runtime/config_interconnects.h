@@ -6,8 +6,7 @@
 
 namespace specdec {
 
-/// What `interconnect` names: `native`, a preset, a file, or a list of them, each once. A file named by a relative path is looked up beside
-/// the config file first.
+/// What `interconnect` names: `native`, a preset, a file, or a list of them, each once.
 std::vector<InterconnectChoice> read_interconnects(const YAML::Node& node, const ConfigPlace& place);
 
 }  // namespace specdec

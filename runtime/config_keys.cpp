@@ -401,7 +401,14 @@ std::string configuration_page() {
       "and line.\n\n"
       "A config name without a slash is looked up in `.`, `configs/` and the installed `share/specdec/configs`; the "
       "relative "
-      "path of a model in the config file's directory, the current one, `share/specdec` and `share/specdec/assets`.\n\n"
+      "path of a model in the config file's directory, the current one, `share/specdec` and `share/specdec/assets`; "
+      "the "
+      "relative "
+      "path of an interconnect's file, which has a slash or ends with `.yaml`, in the config file's directory and the "
+      "current "
+      "one. Without a slash it is looked up where a preset's name is: in `.`, `configs/interconnects/` and the "
+      "installed "
+      "`share/specdec/configs/interconnects`.\n\n"
       "| key | type | default | accepts | meaning |\n|---|---|---|---|---|\n";
   for (const ConfigKey& key : config_keys()) {
     page += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name, key.type, key.default_text, key.accepts, key.help);

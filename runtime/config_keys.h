@@ -21,7 +21,7 @@ namespace specdec {
 /// Where a value was written, for errors.
 struct ConfigPlace {
   std::string name;                 ///< the file, or "--set"
-  std::filesystem::path directory;  ///< where the prompt files that it names are looked up
+  std::filesystem::path directory;  ///< where the files that it names are looked up
   bool has_lines = true;            ///< false for --set: errors then name no line
   int null_line = -1;               ///< for a key without a value: YAML marks only what follows it
 

@@ -18,7 +18,7 @@ struct LoadedConfig {
 
 /// Reads `file`. Model paths stay as written until find_model (paths.h); a prompt file is read here, relative to the file's directory.
 LoadedConfig load_config(const std::filesystem::path& file);
-/// As load_config, from text; `name` stands for the file in errors, `directory` is where prompt files are looked up.
+/// As load_config, from text; `name` stands for the file in errors, `directory` is where the files that it names are looked up.
 LoadedConfig parse_config(const std::string& yaml, const std::string& name, const std::filesystem::path& directory);
 
 /// Changes one key; `assignment` is "key=value", the value as in YAML (for a path or a word: as it stands).

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <functional>
 #include <set>
 #include <vector>
@@ -145,10 +144,9 @@ Key section(const std::string& name, const std::function<std::vector<Key>()>& ke
 
 }  // namespace
 
-Interconnect parse_interconnect(const std::string& yaml, const std::string& file) {
-  const ConfigPlace place{.name = file, .directory = {}};
+Interconnect parse_interconnect(const std::string& yaml, const std::string& place, const std::string& name) {
   Interconnect out;
-  out.name = std::filesystem::path(file).stem().string();
+  out.name = name;
   bool has_ranks_per_node = false;
   std::vector<Key> keys = link_keys(out.link);
   keys.push_back(text("name", false, "a name", out.name));
@@ -166,23 +164,33 @@ Interconnect parse_interconnect(const std::string& yaml, const std::string& file
                             number("tail_probability", false, 0, 1, 1, out.jitter.tail_probability),
                             number("tail_mean_us", false, 0, kLongestMicroseconds, kMicrosecond, out.jitter.tail_mean)};
   }));
-  read_map(read_yaml_map(yaml, file), "", keys, place);
+  read_map(read_yaml_map(yaml, place), "", keys, {.name = place, .directory = {}});
   if (out.node.has_value() != has_ranks_per_node) {
-    throw_bad_input(fmt::format("{}: {}", file,
+    throw_bad_input(fmt::format("{}: {}", place,
                                 has_ranks_per_node
                                     ? "node: found nothing beside ranks_per_node, expected the link inside a node"
                                     : "ranks_per_node: found nothing beside node, expected how many ranks a node has"));
   }
   if (out.jitter.tail_probability > 0 && out.jitter.tail_mean == 0) {
     throw_bad_input(fmt::format(
-        "{}: jitter.tail_mean_us: found nothing beside tail_probability, expected how long a delay is", file));
+        "{}: jitter.tail_mean_us: found nothing beside tail_probability, expected how long a delay is", place));
+  }
+  if (out.name == kNativeInterconnect) {
+    throw_bad_input(fmt::format("{}: name: found '{}', expected a name of its own", place, out.name));
   }
   return out;
 }
 
-Interconnect load_interconnect(std::string_view name_or_path) {
-  const std::filesystem::path file = find_interconnect(std::string(name_or_path));
-  return parse_interconnect(read_named_file(file, "interconnect"), file.string());
+Interconnect load_interconnect(const std::string& name, const std::string& place,
+                               const std::filesystem::path& directory) {
+  const std::filesystem::path file = find_interconnect(name, directory, place);
+  return parse_interconnect(read_named_file(file, place), fmt::format("{}: {}", place, file.string()), file.stem());
+}
+
+InterconnectChoice load_choice(const std::string& name, const std::string& place,
+                               const std::filesystem::path& directory) {
+  if (name == kNativeInterconnect) return std::nullopt;
+  return load_interconnect(name, place, directory);
 }
 
 }  // namespace specdec

@@ -57,17 +57,22 @@ fs::path find_config(const std::string& name) {
   return first_of({name, fs::path("configs") / name, shared / name}, is_file, found, hint);
 }
 
-fs::path find_interconnect(const std::string& name) {
-  const std::string found = fmt::format("interconnect: found no file '{}'", name);
-  if (name.find('/') != std::string::npos) return first_of({name}, is_file, found, "");
-  const std::string file = name.ends_with(".yaml") ? name : name + ".yaml";
-  const fs::path ours = fs::path("configs") / "interconnects";
-  const fs::path shared = share_directory() / ours;
-  std::vector<std::string> names = configs_in({ours, shared});
-  if (file != name) {
+fs::path find_interconnect(const std::string& name, const fs::path& config_dir, const std::string& place) {
+  const bool has_folder = name.find('/') != std::string::npos;
+  const bool is_path = has_folder || name.ends_with(".yaml");
+  std::vector<fs::path> folders;
+  if (is_path && !config_dir.empty() && fs::path(name).is_relative()) folders.push_back(config_dir);
+  folders.emplace_back();
+  if (!has_folder) {
+    const fs::path ours = fs::path("configs") / "interconnects";
+    folders.insert(folders.end(), {ours, share_directory() / ours});
+  }
+  std::vector<std::string> names = configs_in(folders);
+  if (!is_path) {
     for (std::string& candidate : names) candidate = fs::path(candidate).stem().string();
   }
-  return first_of({file, ours / file, shared / file}, is_file, found, suggestion(name, names));
+  for (fs::path& folder : folders) folder /= is_path ? name : name + ".yaml";
+  return first_of(folders, is_file, fmt::format("{}: found no file '{}'", place, name), suggestion(name, names));
 }
 
 fs::path find_model(const fs::path& path, const fs::path& config_dir, const std::string& place) {

@@ -13,8 +13,11 @@ std::filesystem::path share_directory();
 /// places that were looked at, and the nearest name found there.
 std::filesystem::path find_config(const std::string& name);
 
-/// The same in `.`, `configs/interconnects/` and the share directory's, with `.yaml` added to a bare name that has none.
-std::filesystem::path find_interconnect(const std::string& name);
+/// The file of an interconnect. A relative path, which has a slash or ends with .yaml, is looked up in `config_dir` (empty: skipped) and
+/// in the current directory; a path without a slash and the name of a preset, to which .yaml is added, in the current directory,
+/// configs/interconnects/ and the share directory's. `place` begins the error, which lists these places and the nearest name.
+std::filesystem::path find_interconnect(const std::string& name, const std::filesystem::path& config_dir,
+                                        const std::string& place);
 
 /// The directory of a model, absolute. A relative path is looked up in `config_dir` (empty: skipped), the current directory, the
 /// share directory and its assets/. `place` begins the error ("F: target"), which lists the places that were looked at.

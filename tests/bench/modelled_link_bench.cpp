@@ -103,7 +103,7 @@ int bench(MpiSession& session, const Options& options) {
     fmt::print("|---|---|---|---|---|---|---|---|---|\n");
   }
   for (const std::string& name : options.interconnects) {
-    const Interconnect interconnect = load_interconnect(name);
+    const Interconnect interconnect = load_interconnect(name, "--interconnect");
     for (const std::size_t bytes : options.bytes) {
       link->use({});
       const double native = percentile(times(*link, bytes, options).all, 0.5);

@@ -62,6 +62,7 @@ TEST(BenchCommand, TheDefaultIsTheWholeCurveOfWhatAutoPicks) {
   EXPECT_FALSE(command.effort.iterations);
   EXPECT_FALSE(command.effort.warmup);
   EXPECT_FALSE(command.decode);
+  EXPECT_EQ(command.interconnect, "native");
   EXPECT_FALSE(command.print);
 }
 

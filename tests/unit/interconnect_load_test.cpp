@@ -10,23 +10,38 @@
 #include <string>
 
 #include "backend/error.h"
+#include "runtime/config_load.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using testing::TemporaryDirectory;
+
 const std::filesystem::path kPresets = std::filesystem::path(SPECDEC_SOURCE_DIR) / "configs" / "interconnects";
 
-Interconnect preset(const std::string& name) { return load_interconnect((kPresets / (name + ".yaml")).string()); }
+Interconnect preset(const std::string& name) {
+  return load_interconnect((kPresets / (name + ".yaml")).string(), "test");
+}
 
-std::string error_of(const std::string& yaml) {
+template <typename Call>
+std::string refusal(Call call) {
   try {
-    parse_interconnect(yaml, "net.yaml");
+    call();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
     return error.what();
   }
   return "no error";
+}
+
+std::string error_of(const std::string& yaml) {
+  return refusal([&] { parse_interconnect(yaml, "net.yaml", "net"); });
 }
 
 /// `changes` on top of a file that is right.
@@ -54,7 +69,7 @@ TEST(InterconnectLoad, EveryKeyArrivesInSecondsAndBytes) {
                                     {"ranks_per_node", "8"},
                                     {"node", "{algorithm: one-shot, latency_us: 0.5, bandwidth_GBps: 300}"},
                                     {"jitter", "{sigma: 0.1, tail_probability: 0.01, tail_mean_us: 250}"}}),
-                         "net.yaml");
+                         "net.yaml", "net");
   EXPECT_EQ(read.name, "mine");
   EXPECT_EQ(read.source, "a book");
   EXPECT_EQ(read.link.algorithm, LinkAlgorithm::kRing);
@@ -74,7 +89,7 @@ TEST(InterconnectLoad, EveryKeyArrivesInSecondsAndBytes) {
 }
 
 TEST(InterconnectLoad, WhatIsLeftOutIsNothing) {
-  const Interconnect read = parse_interconnect(file_with({{"algorithm", "tree"}}), "some/where/net.yaml");
+  const Interconnect read = parse_interconnect(file_with({{"algorithm", "tree"}}), "net.yaml", "net");
   EXPECT_EQ(read.name, "net");
   EXPECT_EQ(read.link.algorithm, LinkAlgorithm::kTree);
   EXPECT_EQ(read.overhead, 0);
@@ -119,33 +134,75 @@ TEST(InterconnectLoad, ErrorsNameLineKeyAndWhatIsExpected) {
   EXPECT_EQ(error_of(file_with({}) + "algorithm: tree"), "net.yaml:5: duplicate key 'algorithm', expected it once");
   EXPECT_EQ(error_of("- ring"), "net.yaml: found a list, expected a map of keys");
   EXPECT_EQ(error_of(""), "net.yaml: found nothing, expected a map of keys");
-  EXPECT_THAT(error_of("algorithm: [ring"), ::testing::StartsWith("net.yaml:1: found broken YAML ("));
+  EXPECT_THAT(error_of("algorithm: [ring"), StartsWith("net.yaml:1: found broken YAML ("));
 }
 
 TEST(InterconnectLoad, ANameThatIsNoneGetsTheNearest) {
-  try {
-    load_interconnect("tpu-v4-chem");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_THAT(error.what(),
-                ::testing::AllOf(::testing::StartsWith("interconnect: found no file 'tpu-v4-chem'; looked at "),
-                                 ::testing::EndsWith("; did you mean 'tpu-v4-chen'?")));
-  }
-  EXPECT_THROW(load_interconnect("no/such/file.yaml"), Error);
+  EXPECT_THAT(refusal([] { load_interconnect("tpu-v4-chem", "--wire"); }),
+              AllOf(StartsWith("--wire: found no file 'tpu-v4-chem'; looked at 'tpu-v4-chem.yaml', "
+                               "'configs/interconnects/tpu-v4-chem.yaml', '/"),
+                    EndsWith("/share/specdec/configs/interconnects/tpu-v4-chem.yaml'; did you mean 'tpu-v4-chen'?")));
+  EXPECT_THAT(
+      refusal([] { load_interconnect("tpu-v4-chem.yaml", "--wire", "jobs"); }),
+      AllOf(StartsWith("--wire: found no file 'tpu-v4-chem.yaml'; looked at 'jobs/tpu-v4-chem.yaml', "
+                       "'tpu-v4-chem.yaml', 'configs/interconnects/tpu-v4-chem.yaml', '/"),
+            EndsWith("/share/specdec/configs/interconnects/tpu-v4-chem.yaml'; did you mean 'tpu-v4-chen.yaml'?")));
+  EXPECT_EQ(refusal([] { load_interconnect("no/such.yaml", "--wire", "jobs"); }),
+            "--wire: found no file 'no/such.yaml'; looked at 'jobs/no/such.yaml', 'no/such.yaml'");
+  EXPECT_EQ(refusal([] { load_interconnect("/no/such.yaml", "--wire", "jobs"); }),
+            "--wire: found no file '/no/such.yaml'; looked at '/no/such.yaml'");
 }
 
 TEST(InterconnectLoad, NamesAreFoundWithAndWithoutTheEnding) {
-  EXPECT_EQ(load_interconnect("tpu-v4-chen").name, "tpu-v4-chen");
-  EXPECT_EQ(load_interconnect("tpu-v4-chen.yaml").name, "tpu-v4-chen");
-  const specdec::testing::TemporaryDirectory directory;
-  EXPECT_EQ(load_interconnect(directory.write("mine.net", file_with({})).string()).name, "mine");
+  EXPECT_EQ(load_interconnect("tpu-v4-chen", "test").name, "tpu-v4-chen");
+  EXPECT_EQ(load_interconnect("tpu-v4-chen.yaml", "test").name, "tpu-v4-chen");
+  const TemporaryDirectory directory;
+  EXPECT_EQ(load_interconnect(directory.write("mine.net", file_with({})).string(), "test").name, "mine");
+}
+
+TEST(InterconnectLoad, FilesAreLookedUpBesideTheConfigFirst) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path() / "wires");
+  directory.write("mine.yaml", file_with({{"source", "beside"}}));
+  directory.write("wires/mine.yaml", file_with({{"source", "below"}}));
+  directory.write("tpu-v4-chen.yaml", file_with({{"source", "ours"}}));
+  const auto source = [&](const std::string& name) { return load_interconnect(name, "test", directory.path()).source; };
+  EXPECT_EQ(source("mine.yaml"), "beside");
+  EXPECT_EQ(source("./mine.yaml"), "beside");
+  EXPECT_EQ(source("wires/mine.yaml"), "below");
+  EXPECT_EQ(source("tpu-v4-chen.yaml"), "ours");
+  EXPECT_THAT(source("tpu-v4-chen"), HasSubstr("Chen et al.")) << "without the ending it is a preset";
+}
+
+TEST(InterconnectLoad, NativeIsAChoice) {
+  EXPECT_EQ(load_choice("native", "--wire"), std::nullopt);
+  EXPECT_EQ(name_of(load_choice("tpu-v4-chen", "--wire")), "tpu-v4-chen");
+  const TemporaryDirectory directory;
+  const std::string unnamed = directory.write("native.yaml", file_with({})).string();
+  EXPECT_EQ(refusal([&] { load_choice(unnamed, "--wire"); }),
+            "--wire: " + unnamed + ": name: found 'native', expected a name of its own");
+}
+
+TEST(InterconnectLoad, WhatIsWrongInAFileBeginsWithWhoNamedIt) {
+  const TemporaryDirectory directory;
+  const std::string broken = directory.write("broken.yaml", file_with({{"algorithm", "telepathy"}})).string();
+  const std::string why = broken + ":1: algorithm: found 'telepathy', expected one of ring, tree, one-shot";
+  EXPECT_EQ(refusal([&] { load_choice(broken, "--interconnect"); }), "--interconnect: " + why);
+  const auto refused = [&](const std::string& value) {
+    return refusal([&] { parse_config("target: a\ninterconnect: " + value + "\n", "f.yaml", directory.path()); });
+  };
+  EXPECT_EQ(refused("broken.yaml"), "f.yaml:2: interconnect: " + why);
+  EXPECT_EQ(refused("[native, broken.yaml]"), "f.yaml:2: interconnect: " + why);
+  EXPECT_EQ(refused("./none.yaml"), "f.yaml:2: interconnect: found no file './none.yaml'; looked at '" +
+                                        (directory.path() / "./none.yaml").string() + "', './none.yaml'");
+  LoadedConfig config;
+  EXPECT_EQ(refusal([&] { set_key(config, "interconnect=" + broken); }), "--set: interconnect: " + why);
 }
 
 TEST(InterconnectPresets, AllLoadAndSayWhereTheyAreFrom) {
   int found = 0;
   for (const auto& file : std::filesystem::directory_iterator(kPresets)) {
-    const Interconnect read = load_interconnect(file.path().string());
+    const Interconnect read = load_interconnect(file.path().string(), "test");
     EXPECT_EQ(read.name, file.path().stem().string());
     EXPECT_GT(read.source.size(), 20U) << file.path();
     for (const int ranks : {2, 8}) {
