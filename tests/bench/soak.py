@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Decodes for many rounds and watches every rank's memory and descriptors: after the warm-up they must not grow.
 
-    soak.py --program build/.../specdec_dist --assets assets [--rounds 20000] [--ranks 2 8] [--transport auto shm hier mpi]
+    soak.py --program build/.../specdec_dist [--rounds 20000] [--ranks 2 8] [--transport auto shm hier mpi]
 
 The smallest shipped pair, so that a round is mostly what the ranks do together; many short prompts. The first quarter is warm-up; the
 largest values of the last quarter are compared with those of the second. Heap and stacks (RssAnon) may grow by a fixed slack, on
@@ -9,7 +9,6 @@ rank 0 also by the record that it keeps of each round for its report; shared mem
 all.
 """
 
-import argparse
 import os
 import re
 import sys
@@ -23,6 +22,7 @@ PROMPT = 8
 TOKENS = 100
 K = 4
 SLACK_KB = 128
+FEWEST = 3  # samples in a quarter, for its largest values to mean something
 RECORD_BYTES = 320  # of a round on rank 0: times and counts (96), its tokens and text, twice where a vector grows
 FIELDS = ("RssAnon", "RssShmem", "Threads")
 
@@ -45,11 +45,17 @@ def sample(pid):
     return found
 
 
-def largest(samples, quarter):
-    """Of the samples [(time, values)] taken in that quarter of the time."""
+def quarters(samples):
+    """The samples [(time, values)] in four: what was seen in each quarter of the time."""
     first, last = samples[0][0], samples[-1][0]
-    chosen = [values for at, values in samples if quarter <= 4 * (at - first) / (last - first) <= quarter + 1]
-    return {name: max(values[name] for values in chosen) for name in chosen[0]}
+    out = [[], [], [], []]
+    for at, values in samples:
+        out[min(3, int(4 * (at - first) / (last - first)))].append(values)
+    return out
+
+
+def largest(seen):
+    return {name: max(values[name] for values in seen) for name in seen[0]}
 
 
 def soak(options, ranks, transport):
@@ -88,8 +94,12 @@ def compare(run, samples, rounds):
     """Rows for the table; fails where something has grown."""
     rows = []
     for rank, values in samples.items():
-        run.expect(len(values) >= 12, f"rank {rank} was seen {len(values)} times, expected at least 12: give it more --rounds")
-        early, late = largest(values, 1), largest(values, 3)
+        run.expect(len(values) > 1, f"rank {rank} was never seen: the job was too short, give it more --rounds")
+        seen = quarters(values)
+        often = [len(quarter) for quarter in seen]
+        run.expect(min(often) >= FEWEST, f"rank {rank} was seen {often} times in the quarters, expected at least {FEWEST} times in each: the job "
+                   "was too short, give it more --rounds")
+        early, late = largest(seen[1]), largest(seen[3])
         rows.append((rank, early, late))
         grown = {name: late[name] - early[name] for name in early}
         allowed = SLACK_KB + (rounds * RECORD_BYTES / 1024 if rank == 0 else 0)
@@ -100,15 +110,11 @@ def compare(run, samples, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--mpirun", default="mpirun")
-    parser.add_argument("--assets", required=True, help="directory of the shipped models")
+    parser = job.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=20000)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 8])
     parser.add_argument("--transport", nargs="+", default=["auto"])
     options = parser.parse_args()
-    options.program, options.assets = os.path.abspath(options.program), os.path.abspath(options.assets)
     failed = False
     print("| transport | ranks | rounds | rank | heap, KB, 2nd and last quarter | shared, KB | descriptors | threads |")
     print("|---|---|---|---|---|---|---|---|")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs specdec_dist on several numbers of ranks and transports and compares what comes out, bit for bit where docs/numerics.md says so.
 
-    agreement_test.py [CASE ...] --program build/.../specdec_dist --assets assets
+    agreement_test.py [CASE ...] --program build/.../specdec_dist [--transport T]
 """
 
 import json
@@ -23,19 +23,14 @@ class Run:
     """A run that has ended well, with its JSON report."""
 
     def __init__(self, options, ranks, settings=(), more=(), prompt=("--prompt", PROMPT), target=None, draft=None, tokens=32):
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, "report.json")
-            arguments = ["--target", target or os.path.join(options.assets, "manpy-11m")]
-            arguments += ["--draft", os.path.join(options.assets, "manpy-2m") if draft is None else draft, *prompt, "--json", path]
-            for setting in (f"decode.max_new_tokens={tokens}", "decode.ignore_eos=true", *settings):
-                arguments += ["--set", setting]
-            self.job = job.run(options, ranks, [*arguments, *more])
-            self.expect(self.job.code == 0, "failed")
-            self.expect(self.job.error_lines() == [], "reports an error")
-            with open(path, encoding="utf-8") as file:
-                self.report = json.load(file)
-        self.expect(self.report["status"] == "ok", "the JSON's status is not ok")
-        self.expect(self.report["machine"]["ranks"] == max(1, ranks), "the JSON has another number of ranks")
+        models = ["--target", target, "--draft", draft] if target else job.shipped_pair(options)
+        common = (f"decode.max_new_tokens={tokens}", "decode.ignore_eos=true", f"parallel.transport={options.transport}")
+        self.job = job.reported(options, ranks, [*models, *prompt, *job.sets(*common, *settings), *more])
+        self.report = self.job.report
+        machine = self.report["machine"]
+        self.expect(machine["ranks"] == max(1, ranks), "the JSON has another number of ranks")
+        if ranks > 1 and options.transport != "auto":
+            self.expect(options.transport in machine["transport"], f"went over {machine['transport']}")
 
     def expect(self, holds, why):
         self.job.expect(holds, why)

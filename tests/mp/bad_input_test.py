@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Gives specdec_dist what it cannot work with and checks how it says so (README, "Exit codes").
 
-    bad_input_test.py [CASE ...] --program build/.../specdec_dist --assets assets [--ranks N]
+    bad_input_test.py [CASE ...] --program build/.../specdec_dist [--ranks N]
 
 In every case: exit code 2, exactly one line that names the file, key, tensor or flag with what was found, nothing on stdout, an end by
 itself, no process left; on several ranks the others do not wait for the one that failed.

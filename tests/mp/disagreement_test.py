@@ -2,13 +2,11 @@
 """Leads one rank of a real job astray, every rank in turn, and checks that the job ends in that round and names it (docs/protocol.md,
 "Agreement").
 
-    disagreement_test.py --program build/.../disagree_job [--ranks 4] [--transport shm]
+    disagreement_test.py [CASE ...] --program build/.../disagree_job --ranks N [--transport T]
 """
 
-import argparse
 import os
 import re
-import sys
 import tempfile
 
 import job
@@ -34,26 +32,32 @@ def expect_found(options, kind, rank, number):
             done.expect(file.read() == f"rank {rank} code 3\n", "on_failure wrote something else")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--mpirun", default="mpirun")
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--transport", default="auto")
-    options = parser.parse_args()
-    try:
-        with tempfile.TemporaryDirectory() as directory:
-            done = start(options, "none", "1", "0", directory)
-            done.expect(done.code == 0 and done.out == b"done 60\n" and done.err == "", "a job of ranks that agree failed")
-        for rank in range(1, options.ranks):
-            expect_found(options, "token", rank, 3 * rank)
-            expect_found(options, "cache", rank, 2 * rank)
-        expect_found(options, "prompt", options.ranks - 1, 0)
-        expect_found(options, "seed", options.ranks - 1, 0)
-        expect_found(options, "seed", 0, 0)
-    except job.Failed as why:
-        sys.exit(f"FAILED: {why}")
+def none(options):
+    with tempfile.TemporaryDirectory() as directory:
+        done = start(options, "none", "1", "0", directory)
+        done.expect(done.code == 0 and done.out == b"done 60\n" and done.err == "", "a job of ranks that agree failed")
 
+
+def token(options):
+    for rank in range(1, options.ranks):
+        expect_found(options, "token", rank, 3 * rank)
+
+
+def cache(options):
+    for rank in range(1, options.ranks):
+        expect_found(options, "cache", rank, 2 * rank)
+
+
+def prompt(options):
+    expect_found(options, "prompt", options.ranks - 1, 0)
+
+
+def seed(options):
+    for rank in (options.ranks - 1, 0):
+        expect_found(options, "seed", rank, 0)
+
+
+CASES = {case.__name__: case for case in (none, token, cache, prompt, seed)}
 
 if __name__ == "__main__":
-    main()
+    job.run_cases(job.parse(__doc__), CASES)

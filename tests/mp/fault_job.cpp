@@ -1,6 +1,8 @@
 // A job that never ends by itself, for fault_test.py: rounds of collectives, and what a test orders to go wrong.
 //
-//   fault_job MODE DEADLINE OUTPUT [TRANSPORT]     rank r prints "pid r PID" when the rounds have begun; OUTPUT gets what rank 0's on_failure writes.
+//   fault_job MODE DEADLINE OUTPUT TRANSPORT
+//
+// Every rank prints "running" when the rounds have begun; OUTPUT gets what rank 0's on_failure writes.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -97,7 +99,7 @@ int rounds(MpiSession& session, const std::string& mode, const std::string& tran
       std::fill(data.begin(), data.end(), 1.0F);
     }
     if (round == 5) {
-      write_file("/dev/stdout", "pid " + std::to_string(session.rank()) + " " + std::to_string(getpid()) + "\n");
+      write_file("/dev/stdout", "running\n");
     }
     if (round == 50) {
       misbehave(mode, session);
@@ -113,8 +115,8 @@ int rounds(MpiSession& session, const std::string& mode, const std::string& tran
 
 int main(int argc, char** argv) {
   return specdec::run_program(argc, argv, [&](MpiSession& session) {
-    if (argc != 4 && argc != 5) {
-      throw_bad_input("usage: fault_job MODE DEADLINE OUTPUT [TRANSPORT]");
+    if (argc != 5) {
+      throw_bad_input("usage: fault_job MODE DEADLINE OUTPUT TRANSPORT");
     }
     session.watchdog().set_deadline(std::strtod(argv[2], nullptr));
     if (session.rank() == 0) {
@@ -126,13 +128,13 @@ int main(int argc, char** argv) {
     }
     const std::string mode = argv[1];
     if (mode == "agreed") {
-      const auto world = session.world("auto");
+      const auto world = session.world(argv[4]);
       agree(*world, [&] {
         if (session.rank() > 0) {
           throw_bad_input("shard-" + std::to_string(session.rank()) + ": missing");
         }
       });
     }
-    return rounds(session, mode, argc == 5 ? argv[4] : "auto");
+    return rounds(session, mode, argv[4]);
   });
 }

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Runs specdec_dist under modelled interconnects: the tokens are the native ones, the time is the model's at least, and every output says so.
 
-    interconnect_test.py [CASE ...] --program build/.../specdec_dist --assets assets [--ranks N]
+    interconnect_test.py [CASE ...] --program build/.../specdec_dist [--ranks N]
 """
 
-import json
 import os
 import tempfile
 
@@ -25,22 +24,14 @@ bandwidth_GBps: 100
 
 
 def run(options, *settings, interconnect=None, tokens=16, ranks=None, more=()):
-    """Two prompts; the job, its report, and its runs by (interconnect, method)."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "report.json")
-        arguments = ["--target", os.path.join(options.assets, "manpy-11m"), "--draft", os.path.join(options.assets, "manpy-2m"),
-                     "--prompt", "def read_lines(path):\n", "--prompt", "NAME\n       ls", "--json", path, *more]
-        for setting in (f"decode.max_new_tokens={tokens}", "decode.ignore_eos=true", *settings):
-            arguments += ["--set", setting]
-        if interconnect:
-            arguments += ["--set", f"interconnect={interconnect}"]
-        done = job.run(options, options.ranks if ranks is None else ranks, arguments)
-        done.expect(done.code == 0 and not done.error_lines(), "failed")
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
-    runs = {(r["interconnect"]["name"], r["method"]): r for r in report["runs"]}
-    done.expect(len(runs) == len(report["runs"]), "two runs of one interconnect and method")
-    return done, report, runs
+    """Two prompts; the job with its report, and its runs by (interconnect, method)."""
+    common = (f"decode.max_new_tokens={tokens}", "decode.ignore_eos=true", *([f"interconnect={interconnect}"] if interconnect else []))
+    done = job.reported(options, options.ranks if ranks is None else ranks,
+                        [*job.shipped_pair(options), "--prompt", "def read_lines(path):\n", "--prompt", "NAME\n       ls", *more,
+                         *job.sets(*common, *settings)])
+    runs = {(r["interconnect"]["name"], r["method"]): r for r in done.report["runs"]}
+    done.expect(len(runs) == len(done.report["runs"]), "two runs of one interconnect and method")
+    return done, runs
 
 
 def tokens_of(a_run):
@@ -49,8 +40,8 @@ def tokens_of(a_run):
 
 def same_tokens(options, settings, **more):
     """In one job side by side, and in a job that knows nothing of models."""
-    done, _, runs = run(options, *settings, interconnect="[native, tpu-v4-chen]", **more)
-    alone, _, native = run(options, *settings, **more)
+    done, runs = run(options, *settings, interconnect="[native, tpu-v4-chen]", **more)
+    alone, native = run(options, *settings, **more)
     alone.expect(set(native) == {("native", "speculative"), ("native", "autoregressive")}, f"the runs are {set(native)}")
     for method in ("speculative", "autoregressive"):
         expected = tokens_of(native["native", method])
@@ -76,13 +67,14 @@ def on_every_transport(options):
 
 
 def one_rank_waits_for_nobody(options):
-    done, _, runs = run(options, *GREEDY, interconnect="tpu-v4-chen", ranks=0)
+    done, runs = run(options, *GREEDY, interconnect="tpu-v4-chen", ranks=0)
     counts = runs["tpu-v4-chen", "speculative"]["collectives"]
     done.expect(counts == {"total": 0, "late": 0, "late_seconds": 0, "modelled_seconds": 0}, f"the collectives of one rank are {counts}")
 
 
 def both_side_by_side(options):
-    done, report, runs = run(options, *GREEDY, interconnect="[tpu-v4-chen, native]")
+    done, runs = run(options, *GREEDY, interconnect="[tpu-v4-chen, native]")
+    report = done.report
     order = [(r["interconnect"]["name"], r["interconnect"]["modelled"], r["method"]) for r in report["runs"]]
     done.expect(order == [("tpu-v4-chen", True, "speculative"), ("tpu-v4-chen", True, "autoregressive"),
                           ("native", False, "speculative"), ("native", False, "autoregressive")], f"the runs are {order}")
@@ -110,8 +102,7 @@ def both_side_by_side(options):
 def a_trace_says_so(options):
     with tempfile.TemporaryDirectory() as directory:
         run(options, *GREEDY, interconnect="[native, tpu-v4-chen]", more=["--trace", directory])
-        with open(os.path.join(directory, "trace.json"), encoding="utf-8") as file:
-            trace = json.load(file)
+        trace = job.load(os.path.join(directory, "trace.json"))
     about = trace["otherData"]["program"]
     if about != "specdec_dist (interconnect: native, modelled tpu-v4-chen)":
         raise job.Failed(f"the trace calls itself {about!r}")
@@ -127,7 +118,7 @@ def nothing_is_faster_than_its_model(options):
         path = os.path.join(directory, "slow.yaml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(SLOW)
-        done, _, runs = run(options, *GREEDY, interconnect=path, tokens=4)
+        done, runs = run(options, *GREEDY, interconnect=path, tokens=4)
     done.expect({name for name, _ in runs} == {"slow"}, f"the runs are {set(runs)}")
     for (_, method), a_run in runs.items():
         metrics = a_run["metrics"]

@@ -1,6 +1,7 @@
 """Runs a program, alone or under mpirun, and tells what became of it. For the tests in this folder."""
 
 import argparse
+import json
 import os
 import selectors
 import shutil
@@ -19,7 +20,8 @@ class Failed(Exception):
     """What a test expected and did not find."""
 
 
-SEVERAL_HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "launch", "several-hosts.sh")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+SEVERAL_HOSTS = os.path.join(ROOT, "launch", "several-hosts.sh")
 MARK = "SPECDEC_TEST_JOB"  # a variable by which a job's processes are known, in whatever session they are
 
 
@@ -38,6 +40,11 @@ def marked_processes(mark):
             ranks = [v.split(b"=")[1] for v in environment if v.startswith(b"OMPI_COMM_WORLD_RANK=")]
             found[int(entry)] = int(ranks[0]) if ranks else None
     return found
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def streamed(report):
@@ -73,17 +80,32 @@ def launch_words(options, ranks):
     return [SEVERAL_HOSTS, str(options.hosts), "--ranks", str(ranks // options.hosts), *options.host_options]
 
 
-class Job:
-    """One run. `ranks` 0: without mpirun."""
+def sets(*settings):
+    """The command line's words for these "key=value"."""
+    return [word for setting in settings for word in ("--set", setting)]
 
-    def __init__(self, options, ranks, arguments, directory=None):
+
+def shipped_pair(options):
+    return ["--target", os.path.join(options.assets, "manpy-11m"), "--draft", os.path.join(options.assets, "manpy-2m")]
+
+
+def with_program(options, name):
+    """The options, for another program of the same folder."""
+    return argparse.Namespace(**{**vars(options), "program": os.path.join(os.path.dirname(options.program), name)})
+
+
+class Job:
+    """One run. `ranks` 0: without mpirun. `streams`: what else subprocess.Popen is told."""
+
+    def __init__(self, options, ranks, arguments, directory=None, **streams):
         self.program = os.path.basename(options.program)
         self.command = launch_words(options, ranks) + [options.program] + [os.fspath(a) for a in arguments]
         self.errors = tempfile.TemporaryFile()
         self.out = b""
         self.mark = str(uuid.uuid4())  # whoever is left afterwards can be found
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors,
-                                        start_new_session=True, cwd=directory, env={**os.environ, MARK: self.mark})
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **streams}
+        self.process = subprocess.Popen(self.command, stderr=self.errors, start_new_session=True, cwd=directory,
+                                        env={**os.environ, MARK: self.mark}, **streams)
 
     def __enter__(self):
         return self
@@ -95,7 +117,8 @@ class Job:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        self.process.stdout.close()
+        if self.process.stdout:
+            self.process.stdout.close()
         self.process.wait()
         self.errors.close()
 
@@ -121,6 +144,8 @@ class Job:
 
     def read_until(self, enough, limit=LIMIT):
         """Collects stdout until `enough(bytes so far)` or its end; False at the end."""
+        if self.process.stdout is None:  # it goes elsewhere
+            return False
         end = time.monotonic() + limit
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -155,15 +180,30 @@ class Job:
                          f"{self.out.decode(errors='replace')[-2000:]}\n--- stderr\n{self.err[-4000:]}")
 
 
-def run(options, ranks, arguments, directory=None):
+def run(options, ranks, arguments, directory=None, **streams):
     """A job that has ended."""
-    job = Job(options, ranks, arguments, directory)
-    try:
+    with Job(options, ranks, arguments, directory, **streams) as job:
+        return job.wait()
+
+
+def reported(options, ranks, arguments, strike=None, when=len):
+    """A job that has ended, with its JSON in `report`; `beside` names what else lies in the JSON's folder. It must end well, or, with a
+    `strike(job)` that is called as soon as `when(stdout so far)`, as a failure."""
+    with tempfile.TemporaryDirectory() as directory, \
+         Job(options, ranks, [*arguments, "--json", os.path.join(directory, "report.json")]) as job:
+        if strike:
+            job.expect(job.read_until(when), "ended before it was struck")
+            strike(job)
         job.wait()
-    except BaseException:
-        job.__exit__()
-        raise
-    return job
+        job.expect((job.code == 0) == (strike is None), "ended as if nothing had been" if strike else "failed")
+        names = os.listdir(directory)
+        job.expect("report.json" in names, "wrote no JSON")
+        job.beside = [name for name in names if name != "report.json"]
+        job.report = load(os.path.join(directory, "report.json"))
+        if not strike:
+            job.expect(job.error_lines() == [] and job.beside == [], f"reports an error, or leaves {job.beside}")
+            job.expect(job.report["status"] == "ok", f"the JSON's status is {job.report['status']!r}")
+        return job
 
 
 def lack_for_hosts():
@@ -180,21 +220,27 @@ def lack_for_hosts():
     return None
 
 
+def parser(description):
+    """What all scripts here take."""
+    new = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    new.add_argument("--program", required=True, type=os.path.abspath)  # cases run elsewhere
+    new.add_argument("--mpirun", default="mpirun")
+    new.add_argument("--assets", default=os.path.join(ROOT, "assets"), type=os.path.abspath, help="directory of the shipped models")
+    return new
+
+
 def parse(description):
-    """The command line of every test here."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="all when none is named")
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--mpirun", default="mpirun")
-    parser.add_argument("--assets", required=True, help="directory of the shipped models")
-    parser.add_argument("--ranks", type=int, default=0, help="0: without mpirun")
-    parser.add_argument("--hosts", type=int, default=0, help="so many emulated hosts (launch/several-hosts.sh); 0: mpirun alone")
-    parser.set_defaults(host_options=[])  # of several-hosts.sh
-    options = parser.parse_args()
+    """The command line of every test that has cases."""
+    new = parser(description)
+    new.add_argument("cases", nargs="*", metavar="CASE", help="all when none is named")
+    new.add_argument("--ranks", type=int, default=0, help="0: without mpirun")
+    new.add_argument("--hosts", type=int, default=0, help="so many emulated hosts (launch/several-hosts.sh); 0: mpirun alone")
+    new.add_argument("--transport", default="auto")
+    new.set_defaults(host_options=[])  # of several-hosts.sh
+    options = new.parse_args()
     if options.hosts > 0 and (lack := lack_for_hosts()):
         print(f"skipped: {lack}")
         sys.exit(77)
-    options.program, options.assets = os.path.abspath(options.program), os.path.abspath(options.assets)  # cases run elsewhere
     return options
 
 

@@ -2,69 +2,64 @@
 """Takes ranks from a running specdec_dist, or stops it as a user does, and checks what is left of the work (docs/protocol.md, "How a
 job ends").
 
-    lost_rank_test.py [CASE ...] --program build/.../specdec_dist --assets assets [--ranks N]
+    lost_rank_test.py [CASE ...] --program build/.../specdec_dist --ranks N [--transport T]
 
 In every case: the job ends by itself with a non-zero status, no process is left, stdout holds the beginning of what an undisturbed run
 writes, and so does the JSON.
 """
 
-import json
 import os
 import random
 import re
 import signal
 import tempfile
+import time
 
 import job
 
 PROMPTS = ("def fibonacci(n):\n", "class Stack:\n", "NAME\n       sort - sort lines of text files\n", "import os\n") * 3
 K = 4
+SEED = time.time_ns() % 1000000
+DICE = random.Random(SEED)  # when to strike
 TOKENS = 400
 DEADLINE = 2
 
 
-def arguments(options, *more):
-    run = ["--target", os.path.join(options.assets, "manpy-11m"), "--draft", os.path.join(options.assets, "manpy-2m"), "--quiet",
-           "--set", f"decode.k={K}", "--set", "decode.temperature=0.8", "--set", "decode.seed=5",
-           "--set", f"decode.max_new_tokens={TOKENS}", "--set", "decode.ignore_eos=true", "--set", "compare=false", "--set", f"parallel.deadline={DEADLINE}"]
+def arguments(options):
+    run = [*job.shipped_pair(options), "--quiet",
+           *job.sets(f"decode.k={K}", "decode.temperature=0.8", "decode.seed=5", f"decode.max_new_tokens={TOKENS}", "decode.ignore_eos=true",
+                     "compare=false", f"parallel.deadline={DEADLINE}")]
     for prompt in PROMPTS:
         run += ["--prompt", prompt]
-    return run + list(more)
+    return run
 
 
 def longest_round(options):
     """Bytes that one round can add to the text at most."""
-    with open(os.path.join(options.assets, "manpy-11m", "vocab.json"), encoding="utf-8") as file:
-        return (K + 1) * max(len(piece) for piece in json.load(file))
+    return (K + 1) * max(len(piece) for piece in job.load(os.path.join(options.assets, "manpy-11m", "vocab.json")))
 
 
 def undisturbed(options):
     """The whole text, by one rank: the bits do not depend on the number of ranks (docs/numerics.md)."""
-    done = job.run(options, 0, arguments(options))
-    done.expect(done.code == 0 and len(done.out) > 1000, "the undisturbed run failed")
-    return done.out
+    if not hasattr(options, "undisturbed"):
+        done = job.run(options, 0, arguments(options))
+        done.expect(done.code == 0 and len(done.out) > 1000, "the undisturbed run failed")
+        options.undisturbed = done.out
+    return options.undisturbed
 
 
 def disturb(options, strike, in_mid_write=False):
-    """Lets a run write some of its text, strikes it, and checks what holds in every case. Returns the run and its JSON report.
+    """Lets a run write some of its text, strikes it, and checks what holds in every case. Returns it with its report.
     `in_mid_write`: the strike leaves no time to remove a new JSON that is half written beside the old one; the next run writes over it."""
     whole = undisturbed(options)
-    enough = random.randrange(1, len(whole) // 10)  # early: while this process waits for its turn, the job goes on
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "report.json")
-        with job.Job(options, options.ranks, arguments(options, "--json", path)) as run:
-            run.expect(run.read_until(lambda out: len(out) >= enough), "ended before it was struck")
-            strike(run)
-            run.wait()
-            with open(path, encoding="utf-8") as file:
-                report = json.load(file)
-            left = [name for name in os.listdir(directory) if not (in_mid_write and name == "report.json.tmp")]
-            run.expect(left == ["report.json"], f"beside the JSON lies {left}")
-            run.expect(run.code != 0, "mpirun returned 0")
-            run.expect(len(run.out) < len(whole), "was struck too late")
-            run.expect(whole.startswith(job.certain(run.out)), "stdout is not the beginning of the undisturbed text")
-            run.expect(whole.startswith(job.certain(job.streamed(report))), "the JSON's text is not the beginning of the undisturbed text")
-            return run, report
+    enough = DICE.randrange(1, len(whole) // 10)  # early: while this process waits for its turn, the job goes on
+    run = job.reported(options, options.ranks, [*arguments(options), *job.sets(f"parallel.transport={options.transport}")], strike,
+                       when=lambda out: len(out) >= enough)
+    run.expect(run.beside == [] or (in_mid_write and run.beside == ["report.json.tmp"]), f"beside the JSON lies {run.beside}")
+    run.expect(len(run.out) < len(whole), "was struck too late")
+    run.expect(whole.startswith(job.certain(run.out)), "stdout is not the beginning of the undisturbed text")
+    run.expect(whole.startswith(job.certain(job.streamed(run.report))), "the JSON's text is not the beginning of the undisturbed text")
+    return run
 
 
 def expect_line(run, pattern):
@@ -73,8 +68,9 @@ def expect_line(run, pattern):
     run.expect(re.search(pattern, lines[0]), f"the line does not match {pattern!r}")
 
 
-def expect_report(options, run, report, status, error):
+def expect_report(options, run, status, error):
     """The report holds what was accepted: all that is on stdout, and the last round may have been on its way there."""
+    report = run.report
     run.expect(report["status"] == status, f"the JSON's status is {report['status']!r}, expected {status!r}")
     run.expect(re.search(error, report["error"] or ""), f"the JSON's error is {report['error']!r}")
     text, out = job.streamed(report), job.certain(run.out)
@@ -83,41 +79,41 @@ def expect_report(options, run, report, status, error):
 
 
 def lose(options, rank, number, what):
-    run, report = disturb(options, lambda run: os.kill(run.ranks()[rank], number), rank == 0 and number == signal.SIGKILL)
+    run = disturb(options, lambda run: os.kill(run.ranks()[rank], number), rank == 0 and number == signal.SIGKILL)
     line = rf"error: rank {rank} on \S+ {what}.*round \d+, collective \d+"
     expect_line(run, line)
-    return run, report, line.removeprefix("error: ")
+    return run, line.removeprefix("error: ")
 
 
 def kill_worker(options):
-    run, report, line = lose(options, options.ranks - 1, signal.SIGKILL, "died")
-    expect_report(options, run, report, "failed", line)
+    run, line = lose(options, options.ranks - 1, signal.SIGKILL, "died")
+    expect_report(options, run, "failed", line)
 
 
 def stop_worker(options):
-    run, report, line = lose(options, 1, signal.SIGSTOP, "has not answered for")
-    expect_report(options, run, report, "failed", line)
+    run, line = lose(options, 1, signal.SIGSTOP, "has not answered for")
+    expect_report(options, run, "failed", line)
 
 
 def kill_rank_0(options):
     """Nobody is left to complete the JSON: it is whole all the same, and its text is as old as its last writing."""
-    run, report, _ = lose(options, 0, signal.SIGKILL, "died")
-    run.expect(report["status"] == "running", f"the JSON's status is {report['status']!r}")
+    run, _ = lose(options, 0, signal.SIGKILL, "died")
+    run.expect(run.report["status"] == "running", f"the JSON's status is {run.report['status']!r}")
 
 
 def stop_rank_0(options):
     """mpirun wakes it before it kills it, and it uses that moment to write what there is."""
-    run, report, line = lose(options, 0, signal.SIGSTOP, "has not answered")
-    expect_report(options, run, report, "failed", line)
+    run, line = lose(options, 0, signal.SIGSTOP, "has not answered")
+    expect_report(options, run, "failed", line)
 
 
 def interrupt(options, number):
     """The loop ends in order between two rounds: no error, and all that was accepted is out."""
-    run, report = disturb(options, lambda run: run.process.send_signal(number))
+    run = disturb(options, lambda run: run.process.send_signal(number))
     run.expect(run.error_lines() == [], "an interruption by the user was reported as an error")
     if options.ranks == 0:
         run.expect(run.code == 128 + number, f"status {run.code}, expected {128 + number}")
-    expect_report(options, run, report, "interrupted", "interrupted")
+    expect_report(options, run, "interrupted", "interrupted")
 
 
 def terminate(options):
@@ -138,13 +134,12 @@ def reader_leaves(options):
     whole = undisturbed(options)
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "report.json")
-        with job.Job(options, 0, arguments(options, "--json", path)) as run:
+        with job.Job(options, 0, [*arguments(options), "--json", path]) as run:
             run.read_until(lambda out: len(out) >= 100)
             run.process.stdout.close()
             run.process.wait(timeout=job.LIMIT)
             run.expect(run.code == 0 and run.err == "", "the job did not go on in silence")
-            with open(path, encoding="utf-8") as file:
-                run.expect(job.streamed(json.load(file)) == whole, "the JSON lacks text")
+            run.expect(job.streamed(job.load(path)) == whole, "the JSON lacks text")
 
 
 CASES = {case.__name__: case for case in (
@@ -152,4 +147,5 @@ CASES = {case.__name__: case for case in (
 
 if __name__ == "__main__":
     given = job.parse(__doc__)
+    print(f"seed {SEED}")
     job.run_cases(given, CASES)

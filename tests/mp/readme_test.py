@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the command lines that the README and --help show, as they stand there.
 
-    readme_test.py --program build/.../specdec_dist --assets assets
+    readme_test.py --program build/.../specdec_dist
 
 Those with DIR or TEXT in them wait for the reader's own; the main job is tests/install/as_typed.sh's.
 """

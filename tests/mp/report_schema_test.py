@@ -1,21 +1,19 @@
 #!/usr/bin/env python3
 """Holds the JSON reports of real runs against docs/report.schema.json with a validator that is not ours (python3-jsonschema).
 
-    report_schema_test.py [CASE ...] --program build/.../specdec_dist --assets assets [--ranks N]
+    report_schema_test.py [CASE ...] --program build/.../specdec_dist [--ranks N]
 
 Stricter than the schema says, so that a field cannot be forgotten: an object has no field that the schema does not name.
 """
 
 import copy
-import json
 import os
 import signal
-import tempfile
 
 import job
 import jsonschema
 
-SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/report.schema.json")
+SCHEMA = os.path.join(job.ROOT, "docs", "report.schema.json")
 
 
 def closed(schema):
@@ -31,8 +29,7 @@ def closed(schema):
 
 
 def validator():
-    with open(SCHEMA, encoding="utf-8") as file:
-        schema = json.load(file)
+    schema = job.load(SCHEMA)
     kind = jsonschema.validators.validator_for(schema)
     kind.check_schema(schema)
     return kind(closed(schema))
@@ -42,56 +39,44 @@ def problems(report):
     return [f"{error.json_path}: {error.message[:200]}" for error in validator().iter_errors(report)]
 
 
-def report_of(options, *settings, prompts=2, strike=None):
-    """Runs it, with `strike(run)` once text comes, and returns the report."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "report.json")
-        arguments = ["--target", os.path.join(options.assets, "manpy-11m"), "--draft", os.path.join(options.assets, "manpy-2m"),
-                     "--json", path, "--set", "decode.ignore_eos=true"]
-        for setting in settings:
-            arguments += ["--set", setting]
-        for prompt in range(prompts):
-            arguments += ["--prompt", f"def f{prompt}(n):\n"]
-        with job.Job(options, options.ranks, arguments) as run:
-            if strike:
-                run.expect(run.read_until(lambda out: len(out) > 20), "ended before it was struck")
-                strike(run)
-            run.wait()
-            run.expect((run.code == 0) == (strike is None), "ended otherwise than expected")
-            with open(path, encoding="utf-8") as file:
-                report = json.load(file)
-            run.expect(problems(report) == [], f"the report does not fit its schema: {problems(report)}")
-            return run, report
+def run(options, *settings, prompts=2, strike=None):
+    """The job with its report, which fits; with `strike(job)` once text comes."""
+    arguments = [*job.shipped_pair(options), *job.sets("decode.ignore_eos=true", *settings)]
+    for prompt in range(prompts):
+        arguments += ["--prompt", f"def f{prompt}(n):\n"]
+    done = job.reported(options, options.ranks, arguments, strike, when=lambda out: len(out) > 20)
+    done.expect(problems(done.report) == [], f"the report does not fit its schema: {problems(done.report)}")
+    return done
 
 
 def complete(options):
     for settings in (("decode.temperature=0", "compare=true"), ("decode.temperature=0.8", "compare=true"), ("compare=false",),
                      ("decode.k=0", "compare=true"), ("compare=true", "interconnect=[native, tpu-v4-chen]")):
-        run, report = report_of(options, "decode.max_new_tokens=24", *settings)
-        run.expect(report["status"] == "ok", f"the status is {report['status']!r}")
-        compared = report["comparison"]["speedup"] is not None
-        run.expect(compared == ("compare=true" in settings), "the comparison is not what was asked for")
+        done = run(options, "decode.max_new_tokens=24", *settings)
+        compared = done.report["comparison"]["speedup"] is not None
+        done.expect(compared == ("compare=true" in settings), "the comparison is not what was asked for")
 
 
 def interrupted(options):
-    run, report = report_of(options, "decode.max_new_tokens=400", "compare=false", prompts=12,
-                            strike=lambda run: run.process.send_signal(signal.SIGTERM))
-    run.expect(report["status"] == "interrupted", f"the status is {report['status']!r}")
+    done = run(options, "decode.max_new_tokens=400", "compare=false", prompts=12,
+               strike=lambda struck: struck.process.send_signal(signal.SIGTERM))
+    done.expect(done.report["status"] == "interrupted", f"the status is {done.report['status']!r}")
 
 
 def failed(options):
-    run, report = report_of(options, "decode.max_new_tokens=400", "compare=true", prompts=12,
-                            strike=lambda run: os.kill(run.ranks()[options.ranks - 1], signal.SIGKILL))
-    run.expect(report["status"] == "failed" and report["error"], f"the status is {report['status']!r}")
+    done = run(options, "decode.max_new_tokens=400", "compare=true", prompts=12,
+               strike=lambda struck: os.kill(struck.ranks()[options.ranks - 1], signal.SIGKILL))
+    done.expect(done.report["status"] == "failed" and done.report["error"], f"the status is {done.report['status']!r}")
 
 
 def planted_faults_are_found(options):
-    run, good = report_of(options, "decode.max_new_tokens=8", "compare=true")
+    done = run(options, "decode.max_new_tokens=8", "compare=true")
+    good = done.report
 
     def expect_found(why, change):
         bad = copy.deepcopy(good)
         change(bad)
-        run.expect(problems(bad), f"the schema takes {why}")
+        done.expect(problems(bad), f"the schema takes {why}")
 
     expect_found("an unknown status", lambda report: report.update(status="fine"))
     expect_found("a version that is text", lambda report: report.update(version="1"))

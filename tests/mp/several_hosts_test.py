@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
 """Runs specdec_dist on emulated hosts (launch/several-hosts.sh): the same text as on one, a host that is cut off, and nothing that stays.
 
-    several_hosts_test.py [CASE ...] --program build/.../specdec_dist --assets assets --hosts 2
+    several_hosts_test.py [CASE ...] --program build/.../specdec_dist --hosts 2
 
 A machine that cannot emulate hosts skips all of it (status 77). How ranks die on several hosts is lost_rank_test.py's, with --hosts.
 """
 
 import argparse
 import glob
-import json
 import os
 import random
 import re
 import signal
 import subprocess
-import tempfile
+import time
 
 import job
 
-CONFIG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs", "minimal.yaml")
+CONFIG = os.path.join(job.ROOT, "configs", "minimal.yaml")
+SEED = time.time_ns() % 1000000
+DICE = random.Random(SEED)  # when to strike
 # Goes on for longer than any case looks at it.
 ENDLESS = ["--quiet", "--set", "compare=false", "--set", "decode.max_new_tokens=900", "--set", "decode.ignore_eos=true",
            *["--prompt", "import os"] * 40]
@@ -28,14 +29,13 @@ def layout(options, hosts, ranks_a_host, *host_options):
     return argparse.Namespace(**{**vars(options), "hosts": hosts, "ranks": hosts * ranks_a_host, "host_options": list(host_options)})
 
 
-def report_of(options, *arguments):
-    """A run that must succeed, and its JSON."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "report.json")
-        done = job.run(options, options.ranks, ["--config", CONFIG, "--json", path, *arguments])
-        done.expect(done.code == 0, "failed")
-        with open(path, encoding="utf-8") as file:
-            return done, json.load(file)
+def reported(options, *arguments, **strike):
+    return job.reported(options, options.ranks, ["--config", CONFIG, *arguments], **strike)
+
+
+def alone(options):
+    """What one rank writes."""
+    return job.reported(options, 0, ["--config", CONFIG])
 
 
 def tokens(report):
@@ -44,13 +44,13 @@ def tokens(report):
 
 def same_text(options):
     """Ranks dealt out over the hosts in turn count as neighbours again: MpiSession orders them by host."""
-    alone, expected = report_of(argparse.Namespace(**{**vars(options), "ranks": 0}))
+    expected = alone(options)
     for hosts, ranks_a_host, host_options, transport in (
             (1, 2, [], "shm"), (2, 1, [], "mpi"), (2, 2, [], "hier"), (4, 2, [], "hier"), (4, 2, ["--map-by", "node"], "hier"),
             (2, 3, [], "mpi"), (2, 2, ["--login"], "hier")):
-        run, report = report_of(layout(options, hosts, ranks_a_host, *host_options))
-        run.expect(run.out == alone.out and tokens(report) == tokens(expected), "the text is not that of one rank")
-        machine = report["machine"]
+        run = reported(layout(options, hosts, ranks_a_host, *host_options))
+        run.expect(run.out == expected.out and tokens(run.report) == tokens(expected.report), "the text is not that of one rank")
+        machine = run.report["machine"]
         run.expect(machine["transport"] == transport, f"the transport is {machine['transport']}, expected {transport}")
         names = [f"host{number}" for number in range(1, hosts + 1)]
         run.expect(machine["hosts"] == names, f"the hosts are {machine['hosts']}, expected {names}")
@@ -58,11 +58,11 @@ def same_text(options):
 
 def transports(options):
     """Asked for by name: the same text, or a refusal where it does not suit the hosts."""
-    alone, _ = report_of(argparse.Namespace(**{**vars(options), "ranks": 0}))
+    expected = alone(options)
     for transport in ("mpi", "hier"):
-        run, report = report_of(layout(options, 2, 2), "--set", f"parallel.transport={transport}")
-        run.expect(run.out == alone.out, "the text is not that of one rank")
-        run.expect(report["machine"]["transport"] == transport, f"the transport is {report['machine']['transport']}")
+        run = reported(layout(options, 2, 2), "--set", f"parallel.transport={transport}")
+        run.expect(run.out == expected.out, "the text is not that of one rank")
+        run.expect(run.report["machine"]["transport"] == transport, f"the transport is {run.report['machine']['transport']}")
     for ranks_a_host, transport, why in ((2, "shm", "found shm with ranks on 2 hosts"),
                                          (3, "hier", "found hier where neighbouring ranks are on different hosts")):
         asked = layout(options, 2, ranks_a_host)
@@ -73,8 +73,7 @@ def transports(options):
 
 def conformance(options):
     """The battery of all transports, over links that are real between the hosts."""
-    program = os.path.join(os.path.dirname(options.program), "mp_conformance")
-    asked = argparse.Namespace(**{**vars(layout(options, 2, 2, "--map-by", "node")), "program": program})
+    asked = job.with_program(layout(options, 2, 2, "--map-by", "node"), "mp_conformance")
     names = ":".join(f"InTheTree/Transport.{name}/hier" for name in ("Sums", "Moves", "OperationsInAnyOrder"))
     run = job.run(asked, asked.ranks, [f"--gtest_filter={names}"])
     run.expect(run.code == 0 and b"3 tests from 1 test suite ran" in run.out, "did not pass")
@@ -86,52 +85,44 @@ def cut_off(run, rank):
 
 
 def disturb(options, strike, *arguments):
-    """Strikes a run that has begun to write, and returns it and its JSON."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "report.json")
-        with job.Job(options, options.ranks, ["--config", CONFIG, "--json", path, *ENDLESS, *arguments]) as run:
-            enough = random.randrange(1, 2000)
-            run.expect(run.read_until(lambda out: len(out) >= enough), "ended before it was struck")
-            strike(run)
-            run.wait()
-            with open(path, encoding="utf-8") as file:
-                return run, json.load(file)
+    """Strikes a run that has begun to write, and returns it with its report."""
+    enough = DICE.randrange(1, 2000)
+    return reported(options, *ENDLESS, *arguments, strike=strike, when=lambda out: len(out) >= enough)
 
 
-def expect_cut_off(run, report, rank, host):
+def expect_cut_off(run, rank, host):
     lines = run.error_lines()
     run.expect(len(lines) == 1, f"{len(lines)} lines say why, expected 1")
     match = re.search(rf"error: rank {rank} on {host} has not answered for ([\d.]+) s .*round \d+, collective \d+", lines[0])
     run.expect(match, f"the line does not name a rank {rank} on {host}")
-    run.expect(run.code != 0, "it returned 0")
-    run.expect(report["status"] in ("failed", "running"), f"the JSON's status is {report['status']!r}")
+    run.expect(run.report["status"] in ("failed", "running"), f"the JSON's status is {run.report['status']!r}")
     return float(match[1])
 
 
 def link_down(options):
     """The deadline ends the job."""
-    run, report = disturb(layout(options, 2, 2), lambda run: cut_off(run, 2), "--set", "parallel.deadline=2")
-    expect_cut_off(run, report, "[23]", "host2")
-    run.expect(report["status"] == "failed", "the JSON does not say that it failed")
+    run = disturb(layout(options, 2, 2), lambda run: cut_off(run, 2), "--set", "parallel.deadline=2")
+    expect_cut_off(run, "[23]", "host2")
+    run.expect(run.report["status"] == "failed", "the JSON does not say that it failed")
 
 
 def link_down_before_the_deadline(options):
     """mpirun, whose keepalives are faster than the deadline, ends the job; it names the culprit all the same."""
-    run, report = disturb(layout(options, 2, 2), lambda run: cut_off(run, 3), "--set", "parallel.deadline=600")
-    age = expect_cut_off(run, report, "[23]", "host2")
-    run.expect(age < 600 and report["status"] == "failed", "the job was not ended as by a failure")
+    run = disturb(layout(options, 2, 2), lambda run: cut_off(run, 3), "--set", "parallel.deadline=600")
+    age = expect_cut_off(run, "[23]", "host2")
+    run.expect(age < 600 and run.report["status"] == "failed", "the job was not ended as by a failure")
 
 
 def link_of_rank_0_down(options):
     """The JSON lies on the host that is cut off, but the user's terminal does not: a rank of the other host speaks."""
     for deadline in ("2", "600"):
-        run, report = disturb(layout(options, 2, 2, "--login"), lambda run: cut_off(run, 0), "--set", f"parallel.deadline={deadline}")
-        expect_cut_off(run, report, "0", "host1")
+        run = disturb(layout(options, 2, 2, "--login"), lambda run: cut_off(run, 0), "--set", f"parallel.deadline={deadline}")
+        expect_cut_off(run, "0", "host1")
 
 
 def culprit_is_named_by_its_rank_in_the_job(options):
     """Not by its place among the ranks in order of hosts."""
-    run, _ = disturb(layout(options, 2, 2, "--map-by", "node"), lambda run: os.kill(run.ranks()[1], signal.SIGKILL))
+    run = disturb(layout(options, 2, 2, "--map-by", "node"), lambda run: os.kill(run.ranks()[1], signal.SIGKILL))
     lines = run.error_lines()
     run.expect(len(lines) == 1 and "rank 1 on host2 died" in lines[0], "rank 1 on host2 is not named")
 
@@ -188,11 +179,11 @@ def nothing_stays(options):
 
 def two_at_once(options):
     options = layout(options, 2, 2)
-    alone = job.run(options, 0, ["--config", CONFIG, "--quiet"])
+    expected = alone(options)
     with job.Job(options, 4, ["--config", CONFIG, "--quiet"]) as one, job.Job(options, 4, ["--config", CONFIG, "--quiet"]) as other:
         for run in (one, other):
             run.wait()
-            run.expect(run.code == 0 and run.out == alone.out, "two runs at once disturb each other")
+            run.expect(run.code == 0 and run.out == expected.out, "two runs at once disturb each other")
 
 
 def command_line(options):
@@ -216,4 +207,6 @@ CASES = {case.__name__: case for case in (
     culprit_is_named_by_its_rank_in_the_job, interface, a_modelled_interconnect_is_refused, nothing_stays, two_at_once, command_line)}
 
 if __name__ == "__main__":
-    job.run_cases(job.parse(__doc__), CASES)
+    given = job.parse(__doc__)
+    print(f"seed {SEED}")
+    job.run_cases(given, CASES)

@@ -1,54 +1,42 @@
 #!/usr/bin/env python3
 """Runs the programs with standard streams, output files and a machine that are not what they should be.
 
-    streams_test.py [CASE ...] --program build/.../specdec_dist --assets assets
+    streams_test.py [CASE ...] --program build/.../specdec_dist
 
 In every case the program ends by itself; what could not be written is an error (exit code 2, one line), never silence.
 """
 
 import fcntl
-import json
 import os
 import resource
+import select
 import stat
-import subprocess
+import sys
 import tempfile
+import termios
 import time
 
 import job
 
 
-def run(options, arguments, program="specdec_dist", **streams):
-    """The completed process. `closed`: file descriptors that the program starts without; `memory`: all that it may map."""
-    closed, memory = streams.pop("closed", ()), streams.pop("memory", None)
+def run(options, arguments, program="specdec_dist", closed=(), limits=(), **streams):
+    """A job that has ended. `closed`: file descriptors that it starts without; `limits`: (what of RLIMIT_*, how much)."""
 
     def prepare():
         for descriptor in closed:
             os.close(descriptor)
-        if memory:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        for what, most in limits:
+            resource.setrlimit(what, (most, most))
 
-    streams.setdefault("stdin", subprocess.DEVNULL)
-    streams.setdefault("stdout", subprocess.PIPE)
-    command = [os.path.join(os.path.dirname(options.program), program), *arguments]
-    try:
-        return subprocess.run(command, stderr=subprocess.PIPE, timeout=job.LIMIT, text=True, check=False,
-                              preexec_fn=prepare, **streams)
-    except subprocess.TimeoutExpired as error:
-        raise job.Failed(f"hangs: {' '.join(command)}") from error
-
-
-def expect(done, holds, why):
-    if not holds:
-        raise job.Failed(f"{why}\n$ {' '.join(done.args)}\nstatus {done.returncode}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}")
+    return job.run(job.with_program(options, program), 0, arguments, preexec_fn=prepare, **streams)
 
 
 def refused(done, *named):
-    lines = done.stderr.splitlines()
-    expect(done, done.returncode == 2, "exit code is not 2")
-    expect(done, len(lines) == 1 and ": error: " in lines[0], "not exactly one line says why")
+    lines = done.err.splitlines()
+    done.expect(done.code == 2, "exit code is not 2")
+    done.expect(len(lines) == 1 and lines == done.error_lines(), "not exactly one line says why")
     for text in named:
-        expect(done, text in lines[0], f"the line does not contain {text!r}")
+        done.expect(text in lines[0], f"the line does not contain {text!r}")
 
 
 def generate(options, *more):
@@ -61,9 +49,8 @@ def full_disk_for_text(options):
         path = os.path.join(directory, "report.json")
         done = run(options, generate(options, "--json", path), stdout=full)
         refused(done, "standard output", "No space left")
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
-        expect(done, report["status"] == "failed" and "standard output" in report["error"], "the JSON does not say so")
+        report = job.load(path)
+        done.expect(report["status"] == "failed" and "standard output" in report["error"], "the JSON does not say so")
 
 
 def full_disk_for_the_rest(options):
@@ -82,15 +69,14 @@ def full_disk_for_the_rest(options):
 
 def closed_streams(options):
     """MPI's sockets must not get the numbers of the standard streams."""
-    whole = run(options, generate(options)).stdout
+    whole = run(options, generate(options)).out
     with tempfile.TemporaryDirectory() as directory:
         for closed in ((1,), (0, 1, 2), (0,)):
             path = os.path.join(directory, "report.json")
             done = run(options, generate(options, "--json", path), closed=closed, stdin=None)
-            expect(done, done.returncode == 0, f"exit code with {closed} closed is not 0")
-            expect(done, done.stdout == ("" if 1 in closed else whole), "another text")
-            with open(path, encoding="utf-8") as file:
-                expect(done, json.load(file)["runs"][0]["outputs"][0]["text"] + "\n" == whole, "another text in the JSON")
+            done.expect(done.code == 0, f"exit code with {closed} closed is not 0")
+            done.expect(done.out == (b"" if 1 in closed else whole), "another text")
+            done.expect(job.streamed(job.load(path)) == whole, "another text in the JSON")
 
 
 def unreadable_input(options):
@@ -117,36 +103,56 @@ def json_is_no_file(options):
 
 def fewer_threads_than_asked_for(options):
     """256 stacks of 8 MB do not fit."""
-    refused(run(options, generate(options, "--set", "parallel.threads=256"), memory=1_500_000_000), "threads: found 256")
+    limits = ((resource.RLIMIT_STACK, 8 << 20), (resource.RLIMIT_AS, 1_500_000_000))
+    refused(run(options, generate(options, "--set", "parallel.threads=256"), limits=limits), "threads: found 256")
+
+
+def unread(descriptor):
+    """Bytes that wait in a pipe."""
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def is_full(descriptor):
+    """A pipe, as whoever writes to it sees it: of one page it is full as soon as there is anything in it."""
+    return not select.select([], [descriptor], [], 0)[1]
+
+
+def read_to_the_end(descriptor):
+    text, end = b"", time.monotonic() + job.LIMIT
+    while select.select([descriptor], [], [], max(0, end - time.monotonic()))[0]:
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
+            return text
+        text += chunk
+    return text + b" ... and nothing more came in time"
 
 
 def reader_that_pauses(options):
     """Rank 0 waits for its reader for longer than the deadline, and rank 1 for rank 0: nobody hangs. mpirun reads what its ranks write, so
     rank 0 writes to a pipe of ours, made small."""
-    long = ["--set", "decode.max_new_tokens=500", "--set", "parallel.deadline=2"]
-    prompts = [v for k in range(6) for v in ("--prompt", f"def f{k}(x):")]
-    arguments = [v for v in generate(options, *long) if v not in ("--prompt", "def f(x):")] + prompts
-    whole = run(options, arguments).stdout
-    smallest = 4096
-    if len(whole.encode()) < 2 * smallest:
-        raise job.Failed(f"only {len(whole)} bytes of text: they fit into the pipe")
+    deadline = 2
     with tempfile.TemporaryDirectory() as directory:
         fifo = os.path.join(directory, "fifo")
         os.mkfifo(fifo)
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, smallest)
-        rank_0 = ["sh", "-c", 'exec "$0" "$@" > "$FIFO"', options.program, *arguments]
-        command = [options.mpirun, "-n", "1", *rank_0, ":", "-n", "1", options.program, *arguments]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              text=True, env={**os.environ, "FIFO": fifo}) as process:
-            time.sleep(8)
-            paused = process.poll() is None
-            os.set_blocking(reader, True)
-            with os.fdopen(reader, encoding="utf-8") as pipe:
-                text = pipe.read()
-            errors = process.stderr.read()
-        if not paused or process.returncode != 0 or text != whole:
-            raise job.Failed(f"paused {paused}, status {process.returncode}, {len(text)} of {len(whole)} bytes\n{errors}")
+        writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        size = fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)  # a page at least, whatever a page is here
+        prompts = [word for k in range(size // 600) for word in ("--prompt", f"def f{k}(x):")]
+        arguments = ["--target", os.path.join(options.assets, "manpy-2m"), *prompts, "--quiet",
+                     *job.sets("decode.max_new_tokens=500", "decode.ignore_eos=true", f"parallel.deadline={deadline}")]
+        whole = run(options, arguments).out
+        redirected = 'fifo=$1; shift; [ "$OMPI_COMM_WORLD_RANK" != 0 ] || exec >"$fifo"; exec "$0" "$@"'
+        with job.Job(job.with_program(options, "/bin/sh"), 2, ["-c", redirected, options.program, fifo, *arguments]) as paused:
+            paused.expect(len(whole) > 2 * size, f"only {len(whole)} bytes of text: they fit into the pipe of {size}")
+            paused.expect(job.until(lambda: is_full(writer) or paused.process.poll() is not None), "the pipe does not get full")
+            before = unread(reader)
+            time.sleep(3 * deadline)
+            paused.expect(paused.process.poll() is None and unread(reader) == before > 0, "rank 0 did not wait for its reader")
+            os.close(writer)
+            text = read_to_the_end(reader)
+            paused.wait()
+            paused.expect(paused.code == 0 and text == whole, f"{len(text)} of {len(whole)} bytes came")
+        os.close(reader)
 
 
 CASES = {case.__name__: case for case in (

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Reads the traces of real runs (docs/tracing.md) and holds them against the model's shape, the protocol and the report.
 
-    trace_test.py [CASE ...] --program build/.../specdec_dist --assets assets --ranks N
+    trace_test.py [CASE ...] --program build/.../specdec_dist --ranks N
 """
 
 import collections
-import json
 import os
 import signal
 import tempfile
@@ -24,8 +23,7 @@ def nanoseconds(microseconds):
 
 def read(path):
     """(otherData, spans) of one file."""
-    with open(path, encoding="utf-8") as file:
-        trace = json.load(file)
+    trace = job.load(path)
     spans = []
     for event in trace["traceEvents"]:
         if event["ph"] == "X":
@@ -36,11 +34,8 @@ def read(path):
 
 
 def arguments(options, directory, *settings):
-    found = ["--target", os.path.join(options.assets, TARGET), "--draft", os.path.join(options.assets, DRAFT), "--trace", directory,
-             "--set", "decode.ignore_eos=true"]
-    for setting in settings:
-        found += ["--set", setting]
-    return found
+    return ["--target", os.path.join(options.assets, TARGET), "--draft", os.path.join(options.assets, DRAFT), "--trace", directory,
+            *job.sets("decode.ignore_eos=true", *settings)]
 
 
 def inside(spans, outer):
@@ -187,19 +182,15 @@ def expect_faults_are_found(run, spans, ranks, shape, report):
 
 
 def complete(options):
-    with open(os.path.join(options.assets, TARGET, "config.json"), encoding="utf-8") as file:
-        shape = json.load(file)
+    shape = job.load(os.path.join(options.assets, TARGET, "config.json"))
     with tempfile.TemporaryDirectory() as parent:
-        directory, report_file = os.path.join(parent, "a", "trace"), os.path.join(parent, "report.json")
+        directory = os.path.join(parent, "a", "trace")
         settings = ("decode.max_new_tokens=12", "compare=true", "decode.temperature=0")
-        run = job.run(options, options.ranks, [*arguments(options, directory, *settings), "--json", report_file, "--prompt",
-                                               "def f(n):\n", "--prompt", "class A:\n"])
-        run.expect(run.code == 0, "ended with an error")
+        run = job.reported(options, options.ranks,
+                           [*arguments(options, directory, *settings), "--prompt", "def f(n):\n", "--prompt", "class A:\n"])
         run.expect(sorted(os.listdir(directory)) == [f"rank{r}.json" for r in range(options.ranks)] + ["trace.json"],
                    f"found {os.listdir(directory)}")
         about, spans = read(os.path.join(directory, "trace.json"))
-        with open(report_file, encoding="utf-8") as file:
-            report = json.load(file)
         run.expect(about["status"] == "ok" and about["size"] == options.ranks, f"found {about}")
         run.expect([r["rank"] for r in about["ranks"]] == list(range(options.ranks)), f"found {about}")
         run.expect(all(r["dropped"] == 0 and r["clock"]["start"] == {"offset_ns": 0, "uncertainty_ns": 0} for r in about["ranks"]),
@@ -207,43 +198,49 @@ def complete(options):
         for rank in range(options.ranks):
             _, own = read(os.path.join(directory, f"rank{rank}.json"))
             run.expect(own == [s for s in spans if s.rank == rank], f"rank{rank}.json is not what the merged file has")
-        check_all(run, spans, options.ranks, shape, report)
-        expect_faults_are_found(run, spans, options.ranks, shape, report)
+        check_all(run, spans, options.ranks, shape, run.report)
+        expect_faults_are_found(run, spans, options.ranks, shape, run.report)
 
 
-def struck(options, strike, statuses):
-    """Strikes a job that runs. Whatever happens, the files of all ranks are whole; True when those in `statuses` {rank: its begin} hold the job
-    up to then."""
+def struck(options, strike):
+    """Strikes a job that has far more to do. Whatever happens, the files of all ranks are whole; {rank: its status}, without ranks whose file
+    has no round."""
     with tempfile.TemporaryDirectory() as directory:
         with job.Job(options, options.ranks, [*arguments(options, directory, "decode.max_new_tokens=400", "compare=false"),
-                                              *["--prompt", "def f(n):\n"] * 12]) as run:
+                                              *["--prompt", "def f(n):\n"] * 100]) as run:
             run.expect(run.read_until(lambda out: len(out) > 20), "ended before it was struck")
             strike(run)
             run.wait()
             run.expect(run.code != 0, "ended as if nothing had been")
-            complete_files = True
+            found = {}
             for rank in range(options.ranks):
                 about, spans = read(os.path.join(directory, f"rank{rank}.json"))
                 check_nesting(run, spans)
-                if rank in statuses:
-                    complete_files &= about["status"].startswith(statuses[rank]) and any(s.name.startswith("round ") for s in spans)
-            return complete_files
+                if any(span.name.startswith("round ") for span in spans):
+                    found[rank] = about["status"]
+            return found
 
 
-def in_one_of_some(options, strike, statuses):
-    """mpirun gives the ranks a second, too little where the machine is loaded: then the files say "running", which once must not be."""
-    if not any(struck(options, strike, statuses) for _ in range(5)):
-        raise job.Failed(f"never found the traces of {statuses}")
+def expect_traces(options, strike, statuses):
+    """Those in `statuses` {rank: its begin} hold the job up to the strike, in three of five jobs. Not in all: mpirun kills the ranks a second
+    after the first has died, and where others use the machine that can be too little for what a rank has to write; such a file says
+    "running". A rank that forgets to complete its file does so every time."""
+    tried, good = [], 0
+    while good < 3 and len(tried) - good < 3:
+        tried.append(struck(options, strike))
+        good += all(tried[-1].get(rank, "").startswith(begin) for rank, begin in statuses.items())
+    if good < 3:
+        raise job.Failed(f"expected {statuses} in 3 of 5 jobs, found {tried}")
 
 
 def interrupted(options):
-    in_one_of_some(options, lambda run: os.kill(run.ranks()[0], signal.SIGTERM), dict.fromkeys(range(options.ranks), "interrupted"))
+    expect_traces(options, lambda run: os.kill(run.ranks()[0], signal.SIGTERM), dict.fromkeys(range(options.ranks), "interrupted"))
 
 
 def lost_rank(options):
     last = options.ranks - 1
-    in_one_of_some(options, lambda run: os.kill(run.ranks()[last], signal.SIGKILL),
-                   {0: f"rank {last} ", **dict.fromkeys(range(1, last), "rank 0 has ended the job")})
+    expect_traces(options, lambda run: os.kill(run.ranks()[last], signal.SIGKILL),
+                  {0: f"rank {last} ", **dict.fromkeys(range(1, last), "rank 0 has ended the job")})
 
 
 def unwritable(options):
