@@ -7,15 +7,13 @@
 
 #include "backend/error.h"
 #include "models/json_object.h"
+#include "models/limits.h"
 
 namespace specdec {
 namespace {
 
-// Far beyond any model that exists, and small enough that products of two of them fit 64 bits.
-constexpr std::int64_t kMostLayers = 10'000;
+// As in limits.h.
 constexpr std::int64_t kMostHeads = 1 << 14;
-constexpr std::int64_t kWidest = 1 << 20;
-constexpr std::int64_t kLargestVocabulary = 1 << 24;
 constexpr std::int64_t kLongestContext = 1 << 20;
 constexpr std::int64_t kLargestHead = 1 << 12;
 
@@ -28,14 +26,14 @@ void require_false(const JsonObject& json, std::string_view key, std::string_vie
 void read_gpt2(const JsonObject& json, ModelConfig& config) {
   config.family = "gpt2";
   config.layers = json.integer("n_layer", 1, kMostLayers);
-  config.d_model = json.integer("n_embd", 1, kWidest);
+  config.d_model = json.integer("n_embd", 1, kLargestWidth);
   config.heads = json.integer("n_head", 1, kMostHeads);
   config.kv_heads = config.heads;
   if (config.d_model % config.heads != 0) {
     json.refuse("n_head", fmt::format("a divisor of n_embd = {}", config.d_model));
   }
   config.head_dim = config.d_model / config.heads;
-  config.feed_forward = json.integer("n_inner", 1, 4 * kWidest, 4 * config.d_model);
+  config.feed_forward = json.integer("n_inner", 1, 4 * kLargestWidth, 4 * config.d_model);
   config.context = json.integer(json.has("n_positions") ? "n_positions" : "n_ctx", 1, kLongestContext);
   config.norm = NormKind::kLayer;
   config.norm_eps = static_cast<float>(json.number("layer_norm_epsilon", 0.0, 1.0, 1e-5));
@@ -119,7 +117,7 @@ void refuse_sliding_window(const JsonObject& json, bool mistral, std::int64_t co
 void read_llama(const JsonObject& json, ModelConfig& config, bool mistral) {
   config.family = "llama";
   config.layers = json.integer("num_hidden_layers", 1, kMostLayers);
-  config.d_model = json.integer("hidden_size", 1, kWidest);
+  config.d_model = json.integer("hidden_size", 1, kLargestWidth);
   config.heads = json.integer("num_attention_heads", 1, kMostHeads);
   config.kv_heads = json.integer("num_key_value_heads", 1, kMostHeads, config.heads);
   if (config.heads % config.kv_heads != 0) {
@@ -134,7 +132,7 @@ void read_llama(const JsonObject& json, ModelConfig& config, bool mistral) {
     throw_bad_input(fmt::format("{}: head_dim: found {}, expected an even number (rotary positions turn pairs)",
                                 json.file(), config.head_dim));
   }
-  config.feed_forward = json.integer("intermediate_size", 1, 4 * kWidest);
+  config.feed_forward = json.integer("intermediate_size", 1, 4 * kLargestWidth);
   config.context = json.integer("max_position_embeddings", 1, kLongestContext);
   config.norm = NormKind::kRms;
   config.norm_eps = static_cast<float>(json.number("rms_norm_eps", 0.0, 1.0, 1e-6));

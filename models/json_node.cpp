@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "backend/error.h"
+#include "models/limits.h"
 #include "models/text_file.h"
 #include "models/utf8.h"
 
@@ -13,7 +14,6 @@ namespace specdec {
 namespace {
 
 constexpr std::uint64_t kLargestFile = std::uint64_t{256} << 20;
-constexpr std::uint64_t kLargestVocabulary = 1 << 24;
 
 std::string shown(const nlohmann::json& value) {
   std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backend/error.h"
+#include "models/limits.h"
 #include "runtime/byte_sizes.h"
 #include "runtime/flags.h"
 #include "runtime/version.h"
@@ -32,8 +33,6 @@ constexpr const char* kExamples =
     "Exit codes: 0 done; 1 wrong sums; 2 bad input; 3 a rank was lost.";
 
 constexpr std::int64_t kMostTokens = 65536;
-constexpr std::int64_t kMostWidth = 1 << 20;
-constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 
 /// As they were written.
 struct Flags {
@@ -72,13 +71,13 @@ std::vector<BenchPayload> payloads_of_bytes(const Flags& flags, const std::vecto
 }
 
 std::vector<BenchPayload> payloads_of_tokens(const Flags& flags, const BenchCommand& command) {
-  const std::vector<std::int64_t> widths = parse_counts(flags.d_model, kMostWidth, "--d-model");
+  const std::vector<std::int64_t> widths = parse_counts(flags.d_model, kLargestWidth, "--d-model");
   std::vector<BenchPayload> payloads;
   for (const DType dtype : command.dtypes) {
     for (const std::int64_t width : widths) {
       for (const std::int64_t tokens : command.tokens) {
         const std::size_t bytes = static_cast<std::size_t>(tokens * width) * size_of(dtype);
-        if (bytes > kMostBytes) {
+        if (bytes > kLargestPayload) {
           throw_bad_input(fmt::format("--tokens: found {} rows of {} elements, expected at most 4G", tokens, width));
         }
         payloads.push_back({dtype, bytes, tokens});
@@ -113,7 +112,7 @@ void interpret(const CLI::App& app, const Flags& flags, BenchCommand& command) {
   if (decode) {
     command.decode = parse_model_shape(flags.decode, "--decode");
     for (const std::int64_t rows : command.tokens) {
-      if (static_cast<std::size_t>(rows * command.decode->d_model) > kMostBytes / sizeof(float)) {
+      if (static_cast<std::size_t>(rows * command.decode->d_model) > kLargestPayload / sizeof(float)) {
         throw_bad_input(fmt::format("--tokens: found {} rows of {} elements, expected at most 4G bytes", rows,
                                     command.decode->d_model));
       }

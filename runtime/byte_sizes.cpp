@@ -5,17 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include "backend/error.h"
-#include "runtime/config_keys.h"
+#include "runtime/parse_number.h"
+#include "runtime/suggestion.h"
 
 namespace specdec {
 namespace {
 
 constexpr std::size_t kKilo = 1024;
-constexpr std::size_t kLargest = std::size_t{1} << 32;
 constexpr std::string_view kSizes = "bytes from 1 to 4G, such as 4096, 16K, 1K,1M or 1K..64M";
 
 [[noreturn]] void reject_sizes(std::string_view flag, std::string_view found) {
@@ -32,13 +31,6 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
-std::optional<std::uint64_t> parse_digits(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::size_t parse_size(std::string_view text, std::string_view flag) {
   std::string_view digits = text;
   std::size_t unit = 1;
@@ -49,8 +41,8 @@ std::size_t parse_size(std::string_view text, std::string_view flag) {
       digits.remove_suffix(1);
     }
   }
-  const std::optional<std::uint64_t> value = parse_digits(digits);
-  if (!value || *value < 1 || *value > kLargest / unit) reject_sizes(flag, text);
+  const std::optional<std::uint64_t> value = parse_number<std::uint64_t>(digits);
+  if (!value || *value < 1 || *value > kLargestPayload / unit) reject_sizes(flag, text);
   return *value * unit;
 }
 
@@ -74,16 +66,17 @@ std::vector<std::size_t> parse_byte_sizes(std::string_view text, std::string_vie
   return sizes;
 }
 
+std::int64_t parse_count(std::string_view text, std::int64_t limit, std::string_view flag) {
+  const std::optional<std::int64_t> value = parse_number<std::int64_t>(text);
+  if (!value || *value < 1 || *value > limit) {
+    throw_bad_input(fmt::format("{}: found '{}', expected a whole number from 1 to {}", flag, text, limit));
+  }
+  return *value;
+}
+
 std::vector<std::int64_t> parse_counts(std::string_view text, std::int64_t limit, std::string_view flag) {
   std::vector<std::int64_t> counts;
-  for (const std::string_view part : split(text)) {
-    const std::optional<std::uint64_t> value = parse_digits(part);
-    if (!value || *value < 1 || *value > static_cast<std::uint64_t>(limit)) {
-      throw_bad_input(fmt::format("{}: found '{}', expected whole numbers from 1 to {} with commas between them", flag,
-                                  part, limit));
-    }
-    counts.push_back(static_cast<std::int64_t>(*value));
-  }
+  for (const std::string_view part : split(text)) counts.push_back(parse_count(part, limit, flag));
   return counts;
 }
 

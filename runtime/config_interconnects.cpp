@@ -13,14 +13,14 @@ namespace {
 constexpr const char* kKey = "interconnect";
 constexpr const char* kExpected = "native, a preset, the path of a file, or a list of them";
 
-InterconnectChoice read_interconnect(const YAML::Node& node, const ConfigPlace& place) {
+InterconnectChoice read_interconnect(const YAML::Node& node, const YamlPlace& place) {
   if (!node.IsScalar() || node.Scalar().empty()) reject(place, node, kKey, describe(node), kExpected);
   return load_choice(node.Scalar(), place.at(node, kKey), place.directory);
 }
 
 }  // namespace
 
-std::vector<InterconnectChoice> read_interconnects(const YAML::Node& node, const ConfigPlace& place) {
+std::vector<InterconnectChoice> read_interconnects(const YAML::Node& node, const YamlPlace& place) {
   if (!node.IsSequence()) return {read_interconnect(node, place)};
   if (node.size() == 0) reject(place, node, kKey, "an empty list", kExpected);
   std::vector<InterconnectChoice> choices;

@@ -1,17 +1,13 @@
 #include "runtime/config_keys.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "backend/error.h"
-#include "models/utf8.h"
 #include "runtime/config_interconnects.h"
 #include "runtime/config_prompts.h"
 #include "runtime/interconnect_json.h"
@@ -21,18 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-bool is_plain_scalar(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
-
 /// The shortest decimal of a float: 0.8 and not 0.800000012.
 double as_written(float value) { return std::stod(fmt::format("{}", value)); }
-
-template <typename Number>
-bool parse_number(const std::string& text, Number& out) {
-  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, out);
-  return error == std::errc() && stop == end && begin != end;
-}
 
 template <typename Access>
 ConfigKey base(std::string name, std::string type, std::string accepts, std::string help, Access access) {
@@ -49,15 +35,9 @@ ConfigKey base(std::string name, std::string type, std::string accepts, std::str
 
 template <typename Access, typename Integer = std::remove_reference_t<std::invoke_result_t<Access, RunConfig&>>>
 ConfigKey integer(std::string name, Integer low, Integer high, std::string help, Access access) {
-  ConfigKey key =
-      base(std::move(name), "integer", fmt::format("an integer from {} to {}", low, high), std::move(help), access);
-  key.assign = [=, full = key.name, accepts = key.accepts](RunConfig& config, const YAML::Node& node,
-                                                           const ConfigPlace& place) {
-    Integer value{};
-    if (!is_plain_scalar(node) || !parse_number(node.Scalar(), value) || value < low || value > high) {
-      reject(place, node, full, describe(node), accepts);
-    }
-    access(config) = value;
+  ConfigKey key = base(std::move(name), "integer", integer_range(low, high), std::move(help), access);
+  key.assign = [=, full = key.name](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
+    access(config) = read_integer(place, node, full, low, high);
   };
   return key;
 }
@@ -74,12 +54,8 @@ ConfigKey number(std::string name, std::string accepts, Valid valid, std::string
   };
   key.default_text = key.write(RunConfig{}).dump();
   key.assign = [=, full = key.name, expected = key.accepts](RunConfig& config, const YAML::Node& node,
-                                                            const ConfigPlace& place) {
-    double value = 0;
-    if (!is_plain_scalar(node) || !parse_number(node.Scalar(), value) || !valid(value)) {
-      reject(place, node, full, describe(node), expected);
-    }
-    access(config) = static_cast<Real>(value);
+                                                            const YamlPlace& place) {
+    access(config) = static_cast<Real>(read_number(place, node, full, expected, valid));
   };
   return key;
 }
@@ -87,7 +63,7 @@ ConfigKey number(std::string name, std::string accepts, Valid valid, std::string
 template <typename Access>
 ConfigKey boolean(std::string name, std::string help, Access access) {
   ConfigKey key = base(std::move(name), "boolean", "true or false", std::move(help), access);
-  key.assign = [=, full = key.name](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+  key.assign = [=, full = key.name](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
     if (!is_plain_scalar(node) || !YAML::convert<bool>::decode(node, access(config))) {
       reject(place, node, full, describe(node), "true or false");
     }
@@ -101,18 +77,14 @@ ConfigKey choice(std::string name, std::vector<std::string> words, std::string h
   ConfigKey key;
   key.name = std::move(name);
   key.type = "word";
-  key.accepts = fmt::format("one of {}", fmt::join(words, ", "));
+  key.accepts = word_list(words);
   key.help = std::move(help);
   key.plain = true;
   key.write = [get](const RunConfig& config) -> json { return std::string(get(config)); };
   key.read = [set](RunConfig& config, const json& value) { set(config, value.get<std::string>()); };
   key.default_text = std::string(get(RunConfig{}));
-  key.assign = [=, full = key.name, accepts = key.accepts](RunConfig& config, const YAML::Node& node,
-                                                           const ConfigPlace& place) {
-    if (!node.IsScalar() || std::find(words.begin(), words.end(), node.Scalar()) == words.end()) {
-      reject(place, node, full, describe(node), accepts + (node.IsScalar() ? suggestion(node.Scalar(), words) : ""));
-    }
-    set(config, node.Scalar());
+  key.assign = [=, full = key.name](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
+    set(config, words[read_word(place, node, full, words)]);
   };
   return key;
 }
@@ -137,7 +109,7 @@ ConfigKey directory(std::string name, bool optional, std::string help, Access ac
   key.write = [access](const RunConfig& config) -> json { return access(const_cast<RunConfig&>(config)).string(); };
   key.read = [access](RunConfig& config, const json& value) { access(config) = value.get<std::string>(); };
   key.assign = [=, full = key.name, accepts = key.accepts](RunConfig& config, const YAML::Node& node,
-                                                           const ConfigPlace& place) {
+                                                           const YamlPlace& place) {
     const bool nothing = node.IsNull() || (node.IsScalar() && node.Scalar().empty());
     if (nothing ? !optional : !node.IsScalar()) {
       reject(place, node, full, nothing ? "nothing" : describe(node), accepts);
@@ -153,7 +125,7 @@ ConfigKey stop_strings() {
   ConfigKey key = base("decode.stop", "list of strings", "a list of non-empty strings",
                        "Generation ends before the first of these strings appears in the text.",
                        [](RunConfig& c) -> std::vector<std::string>& { return c.decode.stop; });
-  key.assign = [](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+  key.assign = [](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
     std::vector<std::string> stop;
     const auto add = [&](const YAML::Node& item) {
       if (!item.IsScalar() || item.Scalar().empty()) {
@@ -179,7 +151,7 @@ ConfigKey prompt_list() {
   key.default_text = "none";
   key.accepts = "strings, or maps with one of `text`, `file`, `ids`";
   key.help = "What to continue, one after another. --prompt, --prompt-file and --prompt-ids replace the list.";
-  key.assign = [](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+  key.assign = [](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
     config.prompts = read_prompts(node, place);
   };
   key.write = [](const RunConfig& config) -> json {
@@ -213,7 +185,7 @@ ConfigKey interconnect_list() {
   key.help =
       "What messages between ranks take: the machine's own time, or at least that of a described interconnect "
       "(`modelled` in all output). With a list everything runs under each of them.";
-  key.assign = [](RunConfig& config, const YAML::Node& node, const ConfigPlace& place) {
+  key.assign = [](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
     config.interconnects = read_interconnects(node, place);
   };
   key.write = [](const RunConfig& config) -> json {
@@ -301,60 +273,7 @@ std::vector<ConfigKey> make_keys() {
   return keys;
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-/// Index of the candidate that a typing error is nearest to; nothing when none is near.
-std::optional<std::size_t> nearest(std::string_view name, std::span<const std::string> candidates) {
-  const std::string_view probe = name.substr(0, 80);
-  std::size_t best = std::max<std::size_t>(2, probe.size() / 4) + 1;
-  std::optional<std::size_t> found;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const std::size_t distance = edit_distance(probe, candidates[i]);
-    if (distance < best && distance < candidates[i].size()) {
-      best = distance;
-      found = i;
-    }
-  }
-  return found;
-}
-
-std::string did_you_mean(std::string_view candidate) { return fmt::format("; did you mean '{}'?", candidate); }
-
-std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
-
 }  // namespace
-
-std::string ConfigPlace::at(const YAML::Node& node, std::string_view key) const {
-  const int line = node.IsNull() && null_line >= 0 ? null_line : node.Mark().line;
-  return has_lines && line >= 0 ? fmt::format("{}:{}: {}", name, line + 1, key) : fmt::format("{}: {}", name, key);
-}
-
-void reject(const ConfigPlace& place, const YAML::Node& node, std::string_view key, std::string_view found,
-            std::string_view expected) {
-  throw_bad_input(fmt::format("{}: found {}, expected {}", place.at(node, key), found, expected));
-}
-
-std::string describe(const YAML::Node& node) {
-  if (node.IsMap()) return "a map";
-  if (node.IsSequence()) return "a list";
-  if (!node.IsScalar()) return "nothing";
-  std::string text;
-  for (const char c : node.Scalar().substr(0, 60)) text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  return fmt::format("{}'{}'", is_plain_scalar(node) ? "" : "the string ", take_valid_utf8(text, true));
-}
 
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> keys = make_keys();
@@ -367,25 +286,13 @@ const ConfigKey* find_key(std::string_view name) {
   return at == keys.end() ? nullptr : &*at;
 }
 
-std::vector<std::string> key_names() {
-  std::vector<std::string> names = {"parallel", "decode"};
-  for (const ConfigKey& key : config_keys()) names.push_back(key.name);
+const KeyNames& config_key_names() {
+  static const KeyNames names = [] {
+    std::vector<std::string> all;
+    for (const ConfigKey& key : config_keys()) all.push_back(key.name);
+    return KeyNames(std::move(all));
+  }();
   return names;
-}
-
-std::string suggestion(std::string_view name, std::span<const std::string> candidates) {
-  const auto near = nearest(name, candidates);
-  return near ? did_you_mean(candidates[*near]) : "";
-}
-
-std::string key_suggestion(std::string_view name) {
-  const std::vector<std::string> names = key_names();
-  if (std::string near = suggestion(name, names); !near.empty()) return near;
-  std::vector<std::string> parts;
-  parts.reserve(names.size());
-  for (const std::string& full : names) parts.emplace_back(last_part(full));
-  const auto near = nearest(last_part(name), parts);
-  return near ? did_you_mean(names[*near]) : "";
 }
 
 std::string configuration_page() {

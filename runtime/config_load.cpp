@@ -8,58 +8,22 @@
 #include "backend/error.h"
 #include "runtime/config_keys.h"
 #include "runtime/config_prompts.h"
-#include "runtime/yaml_map.h"
 
 namespace specdec {
 namespace {
-
-bool is_section(std::string_view name) { return name == "parallel" || name == "decode"; }
 
 std::string_view section_example(std::string_view section) {
   return section == "decode" ? "decode.k=4" : "parallel.threads=1";
 }
 
-void assign_key(LoadedConfig& config, const std::string& name, const YAML::Node& key_node, const YAML::Node& value,
-                const ConfigPlace& place) {
-  const ConfigKey* key = find_key(name);
-  const std::string where = place.at(key_node, "");
-  if (key == nullptr) {
-    throw_bad_input(fmt::format("{}unknown key '{}'{}", where, name.substr(0, 80), key_suggestion(name)));
-  }
-  if (!config.given.insert(name).second) {
-    throw_bad_input(fmt::format("{}duplicate key '{}', expected it once", where, name));
-  }
-  ConfigPlace here = place;
-  here.null_line = key_node.Mark().line;
-  key->assign(config.run, value, here);
-}
-
-void assign_map(LoadedConfig& config, const YAML::Node& map, const ConfigPlace& place) {
-  std::set<std::string> sections;
-  for (const auto& entry : map) {
-    if (!entry.first.IsScalar()) reject(place, entry.first, "key", describe(entry.first), "a name");
-    const std::string& name = entry.first.Scalar();
-    if (!is_section(name)) {
-      assign_key(config, name, entry.first, entry.second, place);
-      continue;
-    }
-    if (!sections.insert(name).second) {
-      throw_bad_input(fmt::format("{}duplicate key '{}', expected it once", place.at(entry.first, ""), name));
-    }
-    if (!entry.second.IsMap()) reject(place, entry.first, name, describe(entry.second), "a map of keys");
-    for (const auto& inner : entry.second) {
-      if (!inner.first.IsScalar()) reject(place, inner.first, name, describe(inner.first), "a name");
-      assign_key(config, name + "." + inner.first.Scalar(), inner.first, inner.second, place);
-    }
-  }
-}
-
 }  // namespace
 
 LoadedConfig parse_config(const std::string& yaml, const std::string& name, const std::filesystem::path& directory) {
-  const ConfigPlace place{.name = name, .directory = directory};
   LoadedConfig config;
-  assign_map(config, read_yaml_map(yaml, name), place);
+  config_key_names().read(read_yaml_map(yaml, name), {.name = name, .directory = directory}, config.given,
+                          [&](const std::string& key, const YAML::Node& value, const YamlPlace& place) {
+                            find_key(key)->assign(config.run, value, place);
+                          });
   return config;
 }
 
@@ -75,17 +39,18 @@ void set_key(LoadedConfig& config, std::string_view assignment) {
   const std::string name(assignment.substr(0, equals));
   const std::string value(assignment.substr(equals + 1));
   require_yaml_text(value, "--set " + name);
-  if (is_section(name)) {
+  if (config_key_names().is_section(name)) {
     throw_bad_input(
         fmt::format("--set: '{}' is a section, expected one of its keys, such as {}", name, section_example(name)));
   }
-  const ConfigPlace place{.name = "--set", .directory = {}, .has_lines = false};
+  const YamlPlace place{.name = "--set", .directory = {}, .has_lines = false};
   const ConfigKey* key = find_key(name);
   config.given.erase(name);
   try {
     const bool plain = key == nullptr || key->plain;
     const YAML::Node node = plain ? YAML::Node(value) : YAML::Load(value);
-    assign_key(config, name, node, node, place);
+    const YamlPlace here = config_key_names().enter(name, node, place, config.given);
+    key->assign(config.run, node, here);
   } catch (const YAML::Exception& error) {
     throw_bad_input(fmt::format("--set: {}: found broken YAML ({}), expected {}", name, error.msg, key->accepts));
   }

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <filesystem>
-#include <set>
 #include <string>
 #include <string_view>
 
 #include "runtime/config.h"
+#include "runtime/yaml_map.h"
 
 /// YAML to RunConfig. Every error is kBadInput and one line: file, line, key, what was found, what was expected.
 namespace specdec {
@@ -13,7 +13,7 @@ namespace specdec {
 /// A configuration and which of its keys somebody wrote; the others have their defaults.
 struct LoadedConfig {
   RunConfig run;
-  std::set<std::string, std::less<>> given;
+  GivenKeys given;
 };
 
 /// Reads `file`. Model paths stay as written until find_model (paths.h); a prompt file is read here, relative to the file's directory.

@@ -4,11 +4,11 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "backend/error.h"
 #include "models/text_file.h"
 #include "models/utf8.h"
+#include "runtime/suggestion.h"
 
 namespace specdec {
 namespace {
@@ -18,15 +18,14 @@ constexpr std::string_view kIdRange = "a token id from 0 to 2147483647";
 const std::vector<std::string> kPromptKeys = {"text", "file", "ids"};
 
 Token read_id(std::string_view word, const std::string& place) {
-  Token id = -1;
-  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-  if (error != std::errc() || stop != word.data() + word.size() || id < 0) {
+  const std::optional<Token> id = parse_number<Token>(word);
+  if (!id || *id < 0) {
     throw_bad_input(fmt::format("{}: found '{}', expected {}", place, word.substr(0, 40), kIdRange));
   }
-  return id;
+  return *id;
 }
 
-Prompt ids_from_yaml(const YAML::Node& node, const std::string& key, const ConfigPlace& place) {
+Prompt ids_from_yaml(const YAML::Node& node, const std::string& key, const YamlPlace& place) {
   if (!node.IsSequence() || node.size() == 0) {
     reject(place, node, key, node.IsSequence() ? "an empty list" : describe(node), "a list of token ids");
   }
@@ -38,12 +37,12 @@ Prompt ids_from_yaml(const YAML::Node& node, const std::string& key, const Confi
   return {.text = {}, .ids = std::move(ids)};
 }
 
-std::string scalar(const YAML::Node& node, const std::string& key, const ConfigPlace& place) {
+std::string scalar(const YAML::Node& node, const std::string& key, const YamlPlace& place) {
   if (!node.IsScalar()) reject(place, node, key, describe(node), "text");
   return node.Scalar();
 }
 
-Prompt read_prompt(const YAML::Node& node, const std::string& key, const ConfigPlace& place) {
+Prompt read_prompt(const YAML::Node& node, const std::string& key, const YamlPlace& place) {
   if (!node.IsMap()) {
     if (!node.IsScalar()) reject(place, node, key, describe(node), "text, or a map with one of text, file, ids");
     return prompt_from_text(node.Scalar(), place.at(node, key));
@@ -59,14 +58,12 @@ Prompt read_prompt(const YAML::Node& node, const std::string& key, const ConfigP
   if (kind == "file") {
     return prompt_from_file(place.directory / scalar(entry.second, full, place), place.at(entry.second, full));
   }
-  const std::string where = place.at(entry.first, full);
-  throw_bad_input(
-      fmt::format("{}: unknown key '{}'{}", where.substr(0, where.rfind(": ")), full, suggestion(kind, kPromptKeys)));
+  throw_bad_input(fmt::format("{}unknown key '{}'{}", place.at(entry.first, ""), full, suggestion(kind, kPromptKeys)));
 }
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(const YAML::Node& node, const ConfigPlace& place) {
+std::vector<Prompt> read_prompts(const YAML::Node& node, const YamlPlace& place) {
   if (!node.IsSequence() || node.size() == 0) {
     reject(place, node, "prompts", node.IsSequence() ? "an empty list" : describe(node), "a list of prompts");
   }

@@ -5,12 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config_keys.h"
+#include "runtime/config.h"
+#include "runtime/yaml_value.h"
 
 namespace specdec {
 
 /// The list under `prompts`: strings, or maps with one of text, file, ids.
-std::vector<Prompt> read_prompts(const YAML::Node& node, const ConfigPlace& place);
+std::vector<Prompt> read_prompts(const YAML::Node& node, const YamlPlace& place);
 
 /// The prompt that is all of a file, byte for byte; `place` begins the error.
 Prompt prompt_from_file(const std::filesystem::path& file, const std::string& place);

@@ -2,42 +2,39 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <vector>
 
 #include "backend/error.h"
 #include "models/config.h"
+#include "models/limits.h"
 #include "runtime/byte_sizes.h"
-#include "runtime/config_keys.h"
+#include "runtime/parse_number.h"
 #include "runtime/paths.h"
 #include "runtime/round.h"
+#include "runtime/suggestion.h"
 
 namespace specdec {
 namespace {
 
-constexpr std::int64_t kMostLayers = 10'000;
-constexpr std::int64_t kMostWidth = 1 << 20;
-constexpr std::int64_t kMostWords = 1 << 24;
 constexpr double kLongestGap = 1e6;
 constexpr const char* kForm = "layers=32,d_model=4096[,vocab=32000][,gap_us=120] or a model's directory";
 
 double parse_gap(std::string_view text, std::string_view flag) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= kLongestGap)) {
+  const std::optional<double> value = parse_number<double>(text);
+  if (!value || !(*value >= 0 && *value <= kLongestGap)) {
     throw_bad_input(fmt::format("{}: gap_us: found '{}', expected microseconds from 0 to {}", flag, text, kLongestGap));
   }
-  return value;
+  return *value;
 }
 
 ModelShape shape_of_keys(std::string_view text, std::string_view flag) {
   ModelShape shape{.name = std::string(text)};
   const std::map<std::string, std::pair<std::int64_t*, std::int64_t>, std::less<>> counts = {
       {"layers", {&shape.layers, kMostLayers}},
-      {"d_model", {&shape.d_model, kMostWidth}},
-      {"vocab", {&shape.vocabulary, kMostWords}}};
+      {"d_model", {&shape.d_model, kLargestWidth}},
+      {"vocab", {&shape.vocabulary, kLargestVocabulary}}};
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
@@ -47,7 +44,7 @@ ModelShape shape_of_keys(std::string_view text, std::string_view flag) {
     if (key == "gap_us") {
       shape.gap_us = parse_gap(value, flag);
     } else if (const auto count = counts.find(key); count != counts.end()) {
-      *count->second.first = parse_counts(value, count->second.second, fmt::format("{}: {}", flag, key)).back();
+      *count->second.first = parse_count(value, count->second.second, fmt::format("{}: {}", flag, key));
     } else {
       const std::vector<std::string> keys = {"layers", "d_model", "vocab", "gap_us"};
       throw_bad_input(fmt::format("{}: found '{}', expected {}{}", flag, part, kForm, suggestion(key, keys)));

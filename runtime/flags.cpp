@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/error.h"
-#include "runtime/config_keys.h"
+#include "runtime/suggestion.h"
 
 namespace specdec {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,9 @@ namespace specdec {
 using InterconnectChoice = std::optional<Interconnect>;
 
 inline constexpr const char* kNativeInterconnect = "native";
+
+/// What `algorithm` may be, each by its name_of.
+inline constexpr std::array kLinkAlgorithms = {LinkAlgorithm::kRing, LinkAlgorithm::kTree, LinkAlgorithm::kOneShot};
 
 /// As written in a config and in reports.
 inline std::string name_of(const InterconnectChoice& choice) { return choice ? choice->name : kNativeInterconnect; }

@@ -16,7 +16,7 @@ json link_json(const Link& link) {
 }
 
 LinkAlgorithm algorithm_named(const std::string& name) {
-  for (const LinkAlgorithm algorithm : {LinkAlgorithm::kRing, LinkAlgorithm::kTree, LinkAlgorithm::kOneShot}) {
+  for (const LinkAlgorithm algorithm : kLinkAlgorithms) {
     if (name == name_of(algorithm)) return algorithm;
   }
   throw Error(ErrorKind::kInternal, "interconnect_from_json: no algorithm " + name);

@@ -1,18 +1,13 @@
 #include "runtime/interconnect_load.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <functional>
-#include <set>
 #include <vector>
 
 #include "backend/error.h"
-#include "runtime/config_keys.h"
 #include "runtime/config_prompts.h"
 #include "runtime/paths.h"
 #include "runtime/yaml_map.h"
@@ -23,161 +18,114 @@ namespace {
 constexpr double kMicrosecond = 1e-6;
 constexpr double kGigabyte = 1e9;
 constexpr double kLongestMicroseconds = 1e6;
+constexpr int kFewestRanks = 2;
 constexpr int kMostRanks = 1 << 20;
-constexpr std::array kAlgorithms = {LinkAlgorithm::kRing, LinkAlgorithm::kTree, LinkAlgorithm::kOneShot};
 
-/// Where a value stands and what it is called with the maps around it ("jitter.sigma").
-struct Entry {
-  const ConfigPlace& place;
-  const YAML::Node& node;
-  std::string key;
-
-  [[noreturn]] void refuse(const std::string& expected) const { reject(place, node, key, describe(node), expected); }
-};
-
+/// One of the file's; `read` sets what it stands for.
 struct Key {
   std::string name;
-  bool required;
   std::string accepts;
-  std::function<void(const Entry&)> read;
+  std::function<void(const YAML::Node&, const YamlPlace&)> read;
+  bool required = false;  ///< in the file or, with a dot in its name, in its section
 };
 
-Key number(std::string name, bool required, double low, double high, double unit, double& into) {
-  std::string accepts = fmt::format("a number from {} to {}", low, high);
-  return {std::move(name), required, accepts, [=, &into](const Entry& entry) {
-            const std::string text = entry.node.IsScalar() && entry.node.Tag() != "!" ? entry.node.Scalar() : "";
-            double value = 0;
-            const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            const bool read = error == std::errc() && stop == text.data() + text.size();
-            if (!read || !(value >= low && value <= high)) {
-              entry.refuse(accepts);
-            }
-            into = value * unit;
+Key number(const std::string& name, double low, double high, double unit, double& into) {
+  const std::string accepts = fmt::format("a number from {} to {}", low, high);
+  const auto valid = [=](double value) { return value >= low && value <= high; };
+  return {name, accepts, [=, &into](const YAML::Node& node, const YamlPlace& place) {
+            into = unit * read_number(place, node, name, accepts, valid);
           }};
 }
 
-/// A number of ranks.
-Key count(std::string name, bool required, int low, const std::function<void(int)>& set) {
-  std::string accepts = fmt::format("an integer from {} to {}", low, kMostRanks);
-  return {std::move(name), required, accepts, [=](const Entry& entry) {
-            const std::string text = entry.node.IsScalar() && entry.node.Tag() != "!" ? entry.node.Scalar() : "";
-            int value = 0;
-            const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            if (error != std::errc() || stop != text.data() + text.size() || value < low || value > kMostRanks) {
-              entry.refuse(accepts);
-            }
-            set(value);
+template <typename Into>
+Key ranks(const std::string& name, Into& into) {
+  return {name, integer_range(kFewestRanks, kMostRanks), [=, &into](const YAML::Node& node, const YamlPlace& place) {
+            into = read_integer(place, node, name, kFewestRanks, kMostRanks);
           }};
 }
 
-Key text(std::string name, bool required, const std::string& accepts, std::string& into) {
-  return {std::move(name), required, accepts, [=, &into](const Entry& entry) {
-            if (!entry.node.IsScalar() || entry.node.Scalar().empty()) {
-              entry.refuse(accepts);
-            }
-            into = entry.node.Scalar();
+Key text(const std::string& name, const std::string& accepts, std::string& into) {
+  return {name, accepts, [=, &into](const YAML::Node& node, const YamlPlace& place) {
+            if (!node.IsScalar() || node.Scalar().empty()) reject(place, node, name, describe(node), accepts);
+            into = node.Scalar();
           }};
 }
 
-Key algorithm(LinkAlgorithm& into) {
+Key algorithm(const std::string& name, LinkAlgorithm& into) {
   std::vector<std::string> words;
-  words.reserve(kAlgorithms.size());
-  for (const LinkAlgorithm each : kAlgorithms) {
-    words.emplace_back(name_of(each));
-  }
-  std::string accepts = fmt::format("one of {}", fmt::join(words, ", "));
-  return {"algorithm", true, accepts, [=, &into](const Entry& entry) {
-            for (std::size_t i = 0; i < words.size(); ++i) {
-              if (entry.node.IsScalar() && entry.node.Scalar() == words[i]) {
-                into = kAlgorithms[i];
-                return;
-              }
-            }
-            entry.refuse(accepts + (entry.node.IsScalar() ? suggestion(entry.node.Scalar(), words) : ""));
+  for (const LinkAlgorithm each : kLinkAlgorithms) words.emplace_back(name_of(each));
+  return {name, word_list(words), [=, &into](const YAML::Node& node, const YamlPlace& place) {
+            into = kLinkAlgorithms.at(read_word(place, node, name, words));
           }};
 }
 
-std::vector<Key> link_keys(Link& link) {
-  return {algorithm(link.algorithm), number("latency_us", true, 0, kLongestMicroseconds, kMicrosecond, link.latency),
-          number("bandwidth_GBps", true, 1e-3, 1e6, kGigabyte, link.bandwidth)};
+Key required(Key key) {
+  key.required = true;
+  return key;
 }
 
-void read_map(const YAML::Node& map, const std::string& prefix, const std::vector<Key>& keys,
-              const ConfigPlace& place) {
+void add_link(std::vector<Key>& keys, const std::string& section, Link& link) {
+  keys.push_back(required(algorithm(section + "algorithm", link.algorithm)));
+  keys.push_back(required(number(section + "latency_us", 0, kLongestMicroseconds, kMicrosecond, link.latency)));
+  keys.push_back(required(number(section + "bandwidth_GBps", 1e-3, 1e6, kGigabyte, link.bandwidth)));
+}
+
+/// The table of keys, which set `out` and `node`.
+std::vector<Key> keys_of(Interconnect& out, Link& node) {
+  std::vector<Key> keys;
+  keys.push_back(text("name", "a name", out.name));
+  keys.push_back(required(text("source", "where the figures are from", out.source)));
+  add_link(keys, "", out.link);
+  keys.push_back(number("overhead_us", 0, kLongestMicroseconds, kMicrosecond, out.overhead));
+  keys.push_back(number("multiplier", 1e-3, 1e3, 1, out.multiplier));
+  keys.push_back(ranks("ranks", out.ranks));
+  keys.push_back(ranks("ranks_per_node", out.ranks_per_node));
+  add_link(keys, "node.", node);
+  keys.push_back(number("jitter.sigma", 0, 2, 1, out.jitter.sigma));
+  keys.push_back(number("jitter.tail_probability", 0, 1, 1, out.jitter.tail_probability));
+  keys.push_back(number("jitter.tail_mean_us", 0, kLongestMicroseconds, kMicrosecond, out.jitter.tail_mean));
+  return keys;
+}
+
+/// Reads all that the file gives, and returns what that was.
+GivenKeys read_keys(const std::string& yaml, const std::string& place, const std::vector<Key>& keys) {
   std::vector<std::string> names;
-  names.reserve(keys.size());
+  for (const Key& key : keys) names.push_back(key.name);
+  GivenKeys given;
+  KeyNames(names).read(read_yaml_map(yaml, place), {.name = place, .directory = {}}, given,
+                       [&](const std::string& name, const YAML::Node& value, const YamlPlace& here) {
+                         std::ranges::find(keys, name, &Key::name)->read(value, here);
+                       });
   for (const Key& key : keys) {
-    names.push_back(key.name);
-  }
-  std::set<std::string> given;
-  for (const auto& item : map) {
-    if (!item.first.IsScalar()) reject(place, item.first, prefix + "key", describe(item.first), "a name");
-    const std::string& name = item.first.Scalar();
-    const std::string where = place.at(item.first, "");
-    const auto key = std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return k.name == name; });
-    if (key == keys.end()) {
-      throw_bad_input(
-          fmt::format("{}unknown key '{}{}'{}", where, prefix, name.substr(0, 80), suggestion(name, names)));
-    }
-    if (!given.insert(name).second) {
-      throw_bad_input(fmt::format("{}duplicate key '{}{}', expected it once", where, prefix, name));
-    }
-    ConfigPlace here = place;
-    here.null_line = item.first.Mark().line;
-    key->read({here, item.second, prefix + name});
-  }
-  for (const Key& key : keys) {
-    if (key.required && !given.contains(key.name)) {
-      throw_bad_input(fmt::format("{}: {}{}: found nothing, expected {}", place.name, prefix, key.name, key.accepts));
+    const std::size_t dot = key.name.find('.');
+    const bool expected = key.required && (dot == std::string::npos || gives_section(given, key.name.substr(0, dot)));
+    if (expected && !given.contains(key.name)) {
+      throw_bad_input(fmt::format("{}: {}: found nothing, expected {}", place, key.name, key.accepts));
     }
   }
-}
-
-Key section(const std::string& name, const std::function<std::vector<Key>()>& keys) {
-  return {name, false, "a map of keys", [=](const Entry& entry) {
-            if (!entry.node.IsMap()) {
-              entry.refuse("a map of keys");
-            }
-            read_map(entry.node, name + ".", keys(), entry.place);
-          }};
+  return given;
 }
 
 }  // namespace
 
 Interconnect parse_interconnect(const std::string& yaml, const std::string& place, const std::string& name) {
   Interconnect out;
+  Link node;
   out.name = name;
-  bool has_ranks_per_node = false;
-  std::vector<Key> keys = link_keys(out.link);
-  keys.push_back(text("name", false, "a name", out.name));
-  keys.push_back(text("source", true, "where the figures are from", out.source));
-  keys.push_back(number("overhead_us", false, 0, kLongestMicroseconds, kMicrosecond, out.overhead));
-  keys.push_back(number("multiplier", false, 1e-3, 1e3, 1, out.multiplier));
-  keys.push_back(count("ranks", false, 2, [&](int ranks) { out.ranks = ranks; }));
-  keys.push_back(count("ranks_per_node", false, 2, [&](int ranks) {
-    out.ranks_per_node = ranks;
-    has_ranks_per_node = true;
-  }));
-  keys.push_back(section("node", [&] { return link_keys(out.node.emplace()); }));
-  keys.push_back(section("jitter", [&] {
-    return std::vector<Key>{number("sigma", false, 0, 2, 1, out.jitter.sigma),
-                            number("tail_probability", false, 0, 1, 1, out.jitter.tail_probability),
-                            number("tail_mean_us", false, 0, kLongestMicroseconds, kMicrosecond, out.jitter.tail_mean)};
-  }));
-  read_map(read_yaml_map(yaml, place), "", keys, {.name = place, .directory = {}});
-  if (out.node.has_value() != has_ranks_per_node) {
-    throw_bad_input(fmt::format("{}: {}", place,
-                                has_ranks_per_node
-                                    ? "node: found nothing beside ranks_per_node, expected the link inside a node"
-                                    : "ranks_per_node: found nothing beside node, expected how many ranks a node has"));
+  const GivenKeys given = read_keys(yaml, place, keys_of(out, node));
+  const bool has_node = gives_section(given, "node");
+  if (has_node) out.node = node;
+  const auto refuse = [&](const char* why) { throw_bad_input(fmt::format("{}: {}", place, why)); };
+  if (has_node && !given.contains("ranks_per_node")) {
+    refuse("ranks_per_node: found nothing beside node, expected how many ranks a node has");
+  }
+  if (!has_node && given.contains("ranks_per_node")) {
+    refuse("node: found nothing beside ranks_per_node, expected the link inside a node");
   }
   if (out.jitter.tail_probability > 0 && out.jitter.tail_mean == 0) {
-    throw_bad_input(fmt::format(
-        "{}: jitter.tail_mean_us: found nothing beside tail_probability, expected how long a delay is", place));
+    refuse("jitter.tail_mean_us: found nothing beside tail_probability, expected how long a delay is");
   }
-  if (out.name == kNativeInterconnect) {
-    throw_bad_input(fmt::format("{}: name: found '{}', expected a name of its own", place, out.name));
-  }
+  if (out.name == kNativeInterconnect) refuse("name: found 'native', expected a name of its own");
   return out;
 }
 

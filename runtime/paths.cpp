@@ -8,7 +8,7 @@
 
 #include "backend/error.h"
 #include "models/utf8.h"
-#include "runtime/config_keys.h"
+#include "runtime/suggestion.h"
 
 namespace specdec {
 namespace fs = std::filesystem;

@@ -95,7 +95,9 @@ TEST(BenchCommand, RefusesInOneLineThatNamesTheFlag) {
   EXPECT_THAT(refusal({"--bytes", ""}), HasSubstr("--bytes: found nothing"));
   EXPECT_THAT(refusal({"--transport", "smh"}), HasSubstr("did you mean 'shm'?"));
   EXPECT_THAT(refusal({"--dtype", "fp16"}), HasSubstr("--dtype: found 'fp16', expected some of fp32,bf16"));
-  EXPECT_THAT(refusal({"--d-model", "0"}), HasSubstr("--d-model: found '0'"));
+  EXPECT_EQ(refusal({"--d-model", "8,0"}), "--d-model: found '0', expected a whole number from 1 to 1048576");
+  EXPECT_EQ(refusal({"--bytes", "5G"}),
+            "--bytes: found '5G', expected bytes from 1 to 4G, such as 4096, 16K, 1K,1M or 1K..64M");
   EXPECT_THAT(refusal({"--d-model", "1048576", "--tokens", "65536"}), HasSubstr("--tokens: found 65536 rows"));
   EXPECT_THAT(refusal({"--tokens", "4"}), HasSubstr("--tokens: found without --d-model"));
   EXPECT_THAT(refusal({"--d-model", "64", "--bytes", "1K"}), HasSubstr("both --d-model and --bytes"));
@@ -136,7 +138,14 @@ TEST(ModelShape, FromAModelsDirectory) {
 TEST(ModelShape, RefusesInOneLine) {
   EXPECT_THAT(refusal({"--decode", "layers=3"}), HasSubstr("--decode: found 'layers=3' without d_model"));
   EXPECT_THAT(refusal({"--decode", "layer=3,d_model=8"}), HasSubstr("did you mean 'layers'?"));
-  EXPECT_THAT(refusal({"--decode", "layers=0,d_model=8"}), HasSubstr("--decode: layers: found '0'"));
+  EXPECT_EQ(refusal({"--decode", "layers=0,d_model=8"}),
+            "--decode: layers: found '0', expected a whole number from 1 to 10000");
+  EXPECT_EQ(refusal({"--decode", "layers=1,d_model=1048577"}),
+            "--decode: d_model: found '1048577', expected a whole number from 1 to 1048576");
+  EXPECT_EQ(refusal({"--decode", "layers=1,d_model=8,vocab=+5"}),
+            "--decode: vocab: found '+5', expected a whole number from 1 to 16777216");
+  EXPECT_EQ(refusal({"--decode", "layers=1,d_model=8,gap_us=1e7"}),
+            "--decode: gap_us: found '1e7', expected microseconds from 0 to 1000000");
   EXPECT_THAT(refusal({"--decode", "layers=1,d_model=8,gap_us=-1"}), HasSubstr("--decode: gap_us: found '-1'"));
   EXPECT_THAT(refusal({"--decode", "layers=1,d_model=8,gap_us=nan"}), HasSubstr("gap_us"));
   EXPECT_THAT(refusal({"--decode", "layers=1,d_model=8,gap_us="}), HasSubstr("gap_us"));

@@ -89,6 +89,11 @@ TEST(Config, ErrorsNameLineKeyFoundAndExpected) {
       {"decode:\n  k: -1\n", "f.yaml:2: decode.k: found '-1', expected an integer from 0 to 256"},
       {"decode: {k: 99999999999999999999}\n",
        "f.yaml:1: decode.k: found '99999999999999999999', expected an integer from 0 to 256"},
+      {"decode: {k: +-1}\n", "f.yaml:1: decode.k: found '+-1', expected an integer from 0 to 256"},
+      {"decode: {k: 1.}\n", "f.yaml:1: decode.k: found '1.', expected an integer from 0 to 256"},
+      {"decode: {decode: {k: 1}}\n", "f.yaml:1: unknown key 'decode.decode'; did you mean 'decode'?"},
+      {"decode: {[k]: 1}\n", "f.yaml:1: decode: found a list, expected a name"},
+      {"[k]: 1\n", "f.yaml:1: key: found a list, expected a name"},
       {"decode: {k: [4]}\n", "f.yaml:1: decode.k: found a list, expected an integer from 0 to 256"},
       {"decode: {temperature: .nan}\n",
        "f.yaml:1: decode.temperature: found '.nan', expected 0 (greedy), or a number from 0.001 to 100"},
@@ -157,7 +162,7 @@ TEST(Config, BrokenYamlNamesItsLine) {
 
 TEST(Config, SetChangesOneKey) {
   LoadedConfig config = parse_config("target: a\ndecode: {k: 2}\n", "f.yaml", ".");
-  set_key(config, "decode.k=6");
+  set_key(config, "decode.k=+6");
   set_key(config, "target=b: c");
   set_key(config, "decode.stop=[\"x\", y]");
   EXPECT_EQ(config.run.decode.k, 6);

@@ -120,7 +120,7 @@ TEST(InterconnectLoad, ErrorsNameLineKeyAndWhatIsExpected) {
             "net.yaml:4: ranks: found '2.5', expected an integer from 2 to 1048576");
   EXPECT_EQ(error_of(file_with({{"node", "fast"}})), "net.yaml:4: node: found 'fast', expected a map of keys");
   EXPECT_EQ(error_of(file_with({{"jitter", "{sigm: 1}"}})),
-            "net.yaml:3: unknown key 'jitter.sigm'; did you mean 'sigma'?");
+            "net.yaml:3: unknown key 'jitter.sigm'; did you mean 'jitter.sigma'?");
   EXPECT_EQ(error_of(file_with({{"jitter", "{tail_probability: 1.5}"}})),
             "net.yaml:3: jitter.tail_probability: found '1.5', expected a number from 0 to 1");
   EXPECT_EQ(error_of(file_with({{"jitter", "{tail_probability: 0.5}"}})),
@@ -131,6 +131,18 @@ TEST(InterconnectLoad, ErrorsNameLineKeyAndWhatIsExpected) {
             "net.yaml: node: found nothing beside ranks_per_node, expected the link inside a node");
   EXPECT_EQ(error_of(file_with({{"node", "{algorithm: ring, latency_us: 1, bandwidth_GBps: 1}"}})),
             "net.yaml: ranks_per_node: found nothing beside node, expected how many ranks a node has");
+  EXPECT_EQ(error_of(file_with({{"node", "{}"}, {"ranks_per_node", "8"}})),
+            "net.yaml: node.algorithm: found nothing, expected one of ring, tree, one-shot");
+  EXPECT_EQ(error_of(file_with({{"sigma", "0.1"}})), "net.yaml:4: unknown key 'sigma'; did you mean 'jitter.sigma'?");
+  EXPECT_EQ(error_of(file_with({{"jitter.sigma", "x"}})),
+            "net.yaml:3: jitter.sigma: found 'x', expected a number from 0 to 2");
+  EXPECT_EQ(error_of(file_with({{"jitter", "{sigma: 0.1}"}, {"jitter.sigma", "0.1"}})),
+            "net.yaml:4: duplicate key 'jitter.sigma', expected it once");
+  EXPECT_EQ(error_of(file_with({{"latency_us", "nan"}})),
+            "net.yaml:3: latency_us: found 'nan', expected a number from 0 to 1000000");
+  EXPECT_EQ(error_of(file_with({{"latency_us", "\"2\""}})),
+            "net.yaml:3: latency_us: found the string '2', expected a number from 0 to 1000000");
+  EXPECT_EQ(error_of(file_with({{"name", "[a]"}})), "net.yaml:4: name: found a list, expected a name");
   EXPECT_EQ(error_of(file_with({}) + "algorithm: tree"), "net.yaml:5: duplicate key 'algorithm', expected it once");
   EXPECT_EQ(error_of("- ring"), "net.yaml: found a list, expected a map of keys");
   EXPECT_EQ(error_of(""), "net.yaml: found nothing, expected a map of keys");
