@@ -34,7 +34,7 @@ cmake -G Ninja -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" -
 grep -q 'as meant' "$scratch/out" || fail "the consumer printed something else"
 
 cd "$scratch"
-for program in specdec_dist specdec_score specdec_tokenize; do
+for program in specdec_dist specdec_score specdec_tokenize allreduce_bench; do
   "$prefix/bin/$program" --version | tee "$scratch/out"
   grep -Eq "^$program [0-9]+\.[0-9]+\.[0-9]+" "$scratch/out" || fail "$program --version"
   grep -q '^compiler: ' "$scratch/out" || fail "$program --version names no compiler"
