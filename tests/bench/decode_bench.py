@@ -2,12 +2,13 @@
 """Speculative over autoregressive decoding of the shipped pair, for K and rank counts, from the program's own JSON.
 
     source build/release/env.sh
-    python3 tests/bench/decode_bench.py [--interconnect native] [--ranks 1,2,4,8] [--k 1,2,3,4,5,6,7,8] [--repeats 3] [--json OUT] [-- --set ...]
+    python3 tests/bench/decode_bench.py [--interconnect native] [--ranks 1,2,4,8] [--k 0,1,2,3,4,5,6,7,8] [--repeats 3] [--json OUT] [-- --set ...]
 
 Method: one run of specdec_dist with `compare: true` decodes the same prompts with both methods in turn, so the ratio is taken within
 one process and a few seconds; the (ranks, K) points are visited in shuffled order, `--repeats` times; printed is the median of the ratios and,
 where there are several repeats, their range. On the native interconnect all figures are measured, but for the columns of eq. 1 and theorem 3.8,
-which are computed from the same run's alpha and c. What is compared with them comes from loops that no limit or stop cut short.
+which are computed from the same run's alpha and c. What is compared with them comes from loops that no limit or stop cut short. With K = 0
+both methods do the same: what its speed-up differs from 1 is the noise of the others. It has no alpha and no c (-).
 """
 import argparse
 import json
@@ -54,7 +55,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interconnect", default="native", help="one name; the figures of any other than native are modelled")
     parser.add_argument("--ranks", default="1,2,4,8")
-    parser.add_argument("--k", default="1,2,3,4,5,6,7,8")
+    parser.add_argument("--k", default="0,1,2,3,4,5,6,7,8")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json")
     parser.add_argument("extra", nargs="*", help="further arguments of specdec_dist, after --")
@@ -74,9 +75,9 @@ def main():
     rows = []
     for ranks, k in sorted(samples):
         runs = samples[ranks, k]
-        row = {c: statistics.median(r[c] for r in runs) for c in columns}
+        row = {c: None if runs[0][c] is None else statistics.median(r[c] for r in runs) for c in columns}
         low, high = min(r["speedup"] for r in runs), max(r["speedup"] for r in runs)
-        print(f"{ranks:>5} {k:>2} " + " ".join(f"{row[c]:>18.3f}" for c in columns) + f"   {low:.2f}..{high:.2f}")
+        print(f"{ranks:>5} {k:>2} " + " ".join(f"{'-':>18}" if row[c] is None else f"{row[c]:>18.3f}" for c in columns) + f"   {low:.2f}..{high:.2f}")
         rows.append({"interconnect": options.interconnect, "ranks": ranks, "k": k, **row, "speedup_min": low, "speedup_max": high, "repeats": len(runs)})
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
