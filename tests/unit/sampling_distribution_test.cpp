@@ -99,17 +99,18 @@ TEST_P(SamplingDistribution, FirstThreeTokens) {
   EXPECT_LT(of_triples, chi_square_limit(degrees)) << "three tokens, " << degrees << " degrees of freedom";
 }
 
+std::string name(const ::testing::TestParamInfo<std::tuple<int, Setting>>& info) {
+  return std::string(std::get<1>(info.param).name) + "_" + std::to_string(std::get<0>(info.param)) + "ranks";
+}
+
 INSTANTIATE_TEST_SUITE_P(Composed, SamplingDistribution,
-                         ::testing::Values(std::tuple{
-                             1, Setting{"topktopp", {.temperature = 1.1F, .top_k = 40, .top_p = 0.9F}}}),
-                         [](const auto& value) { return std::string(std::get<1>(value.param).name); });
+                         ::testing::Combine(::testing::Values(1, 4),
+                                            ::testing::Values(Setting{
+                                                "topktopp", {.temperature = 1.1F, .top_k = 40, .top_p = 0.9F}})),
+                         name);
 
 INSTANTIATE_TEST_SUITE_P(RanksAndWarps, SamplingDistribution,
-                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::ValuesIn(kSettings)),
-                         [](const auto& value) {
-                           return std::string(std::get<1>(value.param).name) + "_" +
-                                  std::to_string(std::get<0>(value.param)) + "ranks";
-                         });
+                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::ValuesIn(kSettings)), name);
 
 }  // namespace
 }  // namespace specdec::testing
