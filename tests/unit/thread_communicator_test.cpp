@@ -2,97 +2,37 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <latch>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "backend/error.h"
 #include "parallel/agree.h"
 #include "parallel/self_communicator.h"
-#include "parallel/tree.h"
+#include "tests/support/communicator_battery.h"
 
 namespace specdec {
 namespace {
 
-std::vector<float> contribution(int rank, std::size_t size) {
-  std::mt19937 generator(static_cast<unsigned>(rank) + 1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    const float value = std::ldexp(normal(generator), static_cast<int>(generator() % 24));
-    values[i] = i % 17 == 3 ? -0.0F : value;
-  }
-  return values;
-}
-
 class ThreadCommunicator : public testing::TestWithParam<int> {};
 
+constexpr std::size_t kLargest = 200'000;
+
 TEST_P(ThreadCommunicator, SumsHaveTheBitsOfTheTree) {
-  const int ranks = GetParam();
-  for (const std::size_t size : {0, 1, 2, 7, 8, 65, 1000, 30011}) {
-    std::vector<std::vector<float>> all;
-    all.reserve(ranks);
-    for (int r = 0; r < ranks; ++r) {
-      all.push_back(contribution(r, size));
-    }
-    const std::vector<std::span<const float>> leaves(all.begin(), all.end());
-    std::vector<float> expected(size);
-    tree_sum(leaves, expected);
-    std::vector<std::vector<float>> results(ranks);
-    run_ranks(ranks, [&](Communicator& group) {
-      std::vector<float> data = contribution(group.rank(), size);
-      group.all_reduce(data, {});
-      results[group.rank()] = data;
-    });
-    for (int r = 0; r < ranks; ++r) {
-      ASSERT_EQ(results[r].size(), size);
-      EXPECT_EQ(size == 0 ? 0 : std::memcmp(results[r].data(), expected.data(), size * sizeof(float)), 0)
-          << "rank " << r << " of " << ranks << ", size " << size;
-    }
-  }
-}
-
-TEST_P(ThreadCommunicator, GathersAndBroadcastsInRankOrder) {
-  const int ranks = GetParam();
-  run_ranks(ranks, [&](Communicator& group) {
-    EXPECT_EQ(group.size(), ranks);
-    for (const std::size_t size : {0, 1, 777}) {
-      const std::vector<std::byte> mine(size, std::byte(group.rank() + 1));
-      std::vector<std::byte> expected;
-      for (int r = 0; r < ranks; ++r) {
-        expected.insert(expected.end(), size, std::byte(r + 1));
-      }
-      std::vector<std::byte> all(size * ranks);
-      group.all_gather(mine, all, {});
-      EXPECT_EQ(all, expected);
-      for (int root = 0; root < ranks; ++root) {
-        std::vector<std::byte> gathered(group.rank() == root ? size * ranks : 0);
-        group.gather(mine, gathered, root, {});
-        EXPECT_EQ(gathered, group.rank() == root ? expected : std::vector<std::byte>{});
-        std::vector<std::byte> data = mine;
-        group.broadcast(data, root, {});
-        EXPECT_EQ(data, std::vector<std::byte>(size, std::byte(root + 1)));
-      }
-      group.barrier();
-    }
+  run_ranks(GetParam(), [](Communicator& group) {
+    EXPECT_EQ(group.size(), GetParam());
+    battery::expect_sums(group, kLargest);
   });
 }
 
-TEST_P(ThreadCommunicator, ManySmallCollectivesInARow) {
-  const int ranks = GetParam();
-  const int ranks_sum = ranks * (ranks - 1) / 2;
-  run_ranks(ranks, [&](Communicator& group) {
-    for (int i = 0; i < 200; ++i) {
-      auto value = static_cast<float>(group.rank() + i);
-      group.all_reduce({&value, 1}, {});
-      ASSERT_EQ(value, static_cast<float>(ranks_sum + ranks * i));
-    }
-  });
+TEST_P(ThreadCommunicator, MovesBytes) {
+  run_ranks(GetParam(), [](Communicator& group) { battery::expect_moves(group, kLargest); });
+}
+
+TEST_P(ThreadCommunicator, OperationsInAnyOrder) {
+  run_ranks(GetParam(), [](Communicator& group) { battery::expect_any_order(group, 500, kLargest); });
 }
 
 TEST_P(ThreadCommunicator, OneRankThatThrowsDoesNotHangTheOthers) {
