@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <ctime>
 
@@ -26,8 +27,13 @@ void Backoff::pause() {
 int Backoff::polls_for(int ranks) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  const bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-  return known && ranks <= CPU_COUNT(&cores) ? kPollsOnOwnCores : kPollsOnSharedCores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) {
+    return kPollsOnSharedCores;
+  }
+  // Whoever binds ranks gives each its own core while there are as many.
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  const bool bound = CPU_COUNT(&cores) < online && CPU_COUNT(&cores) < ranks;
+  return ranks <= (bound ? online : CPU_COUNT(&cores)) ? kPollsOnOwnCores : kPollsOnSharedCores;
 }
 
 void Backoff::sharpen_timer() {

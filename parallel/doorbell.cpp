@@ -23,9 +23,10 @@ void Doorbell::ring() {
   syscall(SYS_futex, &rings_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void Doorbell::sleep(std::uint32_t heard) {
-  constexpr timespec kAtMost{.tv_sec = 0, .tv_nsec = 50'000'000};
-  syscall(SYS_futex, &rings_, FUTEX_WAIT, heard, &kAtMost, nullptr, 0);
+void Doorbell::sleep(std::uint32_t heard, std::chrono::nanoseconds at_most) {
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec limit{.tv_sec = whole.count(), .tv_nsec = (at_most - whole).count()};
+  syscall(SYS_futex, &rings_, FUTEX_WAIT, heard, &limit, nullptr, 0);
 }
 
 }  // namespace specdec

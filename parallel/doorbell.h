@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace specdec {
@@ -14,22 +15,23 @@ class alignas(128) Doorbell {
   /// To be called after the seq_cst store that makes a sleeper's `ready` true.
   void ring();
 
-  /// Returns once `ready()` holds; it must load with seq_cst what the writer stores before it rings.
+  /// Returns once `ready()` holds; it must load with seq_cst what the writer stores before it rings. Looks again every `at_most`, since a
+  /// writer may have been stopped between its store and its ring.
   template <typename Ready>
-  void sleep_until(Ready&& ready) {
+  void sleep_until(Ready&& ready, std::chrono::nanoseconds at_most = std::chrono::milliseconds(50)) {
     while (!ready()) {
       const std::uint32_t heard = rings_.load(std::memory_order_seq_cst);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       if (!ready()) {
-        sleep(heard);
+        sleep(heard, at_most);
       }
       sleepers_.fetch_sub(1, std::memory_order_seq_cst);
     }
   }
 
  private:
-  /// Until a ring after the `heard`-th, or for 50 ms: a writer may have been stopped between its store and its ring.
-  void sleep(std::uint32_t heard);
+  /// Until a ring after the `heard`-th, or for `at_most`.
+  void sleep(std::uint32_t heard, std::chrono::nanoseconds at_most);
 
   std::atomic<std::uint32_t> rings_{0};
   std::atomic<std::uint32_t> sleepers_{0};

@@ -144,8 +144,8 @@ double Interconnect::broadcast(std::size_t bytes, int group) const {
 double Interconnect::barrier(int group) const { return all_reduce(0, group); }
 
 double Interconnect::with_jitter(double seconds, std::uint64_t seed, std::uint64_t number) const {
-  if (seconds == 0) {
-    return 0;
+  if (seconds == 0 || (jitter.sigma == 0 && jitter.tail_probability == 0)) {
+    return seconds;
   }
   const auto low = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
   const auto high = [](std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); };

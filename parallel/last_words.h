@@ -1,8 +1,8 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 
-#include "backend/error.h"
 #include "parallel/watchdog.h"
 
 namespace specdec {
@@ -10,12 +10,12 @@ namespace specdec {
 /// What the watchdog does before it ends the job, for as long as this object lives; the newest first.
 class LastWords {
  public:
-  /// `speak`: see Watchdog::on_failure(). That results could not be written must not change how the job ends, so an Error in it goes nowhere.
+  /// `speak`: see Watchdog::on_failure(). That results could not be written must not change how the job ends, so an exception in it goes nowhere.
   LastWords(Watchdog& watchdog, std::function<void(const Failure&)> speak)
       : watchdog_(watchdog), number_(watchdog.on_failure([speak = std::move(speak)](const Failure& failure) {
           try {
             speak(failure);
-          } catch (const Error&) {
+          } catch (const std::exception&) {
           }
         })) {}
   ~LastWords() { watchdog_.take_back(number_); }

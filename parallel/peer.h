@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -69,8 +70,8 @@ class PeerListener {
   PeerListener& operator=(const PeerListener&) = delete;
 
   const PeerEndpoint& endpoint() const { return endpoint_; }
-  /// The peers of the ranks 1 .. workers, in order. Throws kPeerFailed if one does not come within 30 seconds.
-  std::vector<Peer> accept(int workers);
+  /// The peers of the ranks 1 .. workers, in order. Throws kPeerFailed if one does not come within `limit`, however many strangers do.
+  std::vector<Peer> accept(int workers, std::chrono::milliseconds limit = std::chrono::seconds(30));
 
  private:
   int fd_;

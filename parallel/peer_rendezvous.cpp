@@ -22,7 +22,6 @@ namespace specdec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kContactLimit{30};
 constexpr std::chrono::seconds kConnectLimit{3};
 
 /// A worker's first words.
@@ -113,20 +112,17 @@ PeerListener::PeerListener(std::optional<std::uint32_t> address)
 
 PeerListener::~PeerListener() { close(fd_); }
 
-std::vector<Peer> PeerListener::accept(int workers) {
+std::vector<Peer> PeerListener::accept(int workers, std::chrono::milliseconds limit) {
   std::map<int, Peer> found;  // by rank
-  const auto until = Clock::now() + kContactLimit;
+  const auto until = Clock::now() + limit;
   while (static_cast<int>(found.size()) < workers) {
-    if (!wait_for(fd_, POLLIN, until)) {
+    const int fd = accept_by(fd_, until);
+    if (fd < 0) {
       throw Error(ErrorKind::kPeerFailed,
                   "watchdog: " + std::to_string(workers - found.size()) + " ranks did not connect to rank 0 in time");
     }
-    const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) {
-      continue;
-    }
     Peer peer(fd);
-    const int rank = greet(fd, endpoint_.token, Clock::now() + kConnectLimit);
+    const int rank = greet(fd, endpoint_.token, std::min<Clock::time_point>(Clock::now() + kConnectLimit, until));
     if (rank >= 1 && rank <= workers && found.try_emplace(rank, std::move(peer)).second) {
       send_at_once(fd);
     }

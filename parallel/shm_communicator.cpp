@@ -14,7 +14,6 @@
 namespace specdec {
 namespace {
 
-constexpr int kMaxRanks = 256;
 constexpr int kBells = 4;  // a rank is at most two steps ahead of another
 constexpr std::size_t kPlaceBytes = 256 * 1024;
 /// What can be read from another core while two ranks wait for each other once: the price of two-shot's second wait (half a
@@ -55,7 +54,8 @@ void in_pieces(std::size_t size, std::size_t largest, Piece&& piece) {
 
 }  // namespace
 
-/// The beginning of the region; the places follow: two halves of one place a rank and one for sums.
+/// The beginning of the region; the places follow: of every rank, and for sums, one in each half, the two side by side so that the rank
+/// that uses them has reserved them.
 struct ShmCommunicator::Layout {
   std::array<Line, kMaxRanks> come;  // [rank] the last step that the rank has come to
   std::array<Line, kMaxRanks> node;  // arrivals at the node of the tree whose upper half begins with this rank
@@ -76,16 +76,19 @@ ShmCommunicator::ShmCommunicator(std::shared_ptr<SharedRegion> region, int rank,
       progress_(progress),
       options_(options),
       waiter_(size, options.cores),
+      step_(options.first_step),
+      all_left_(options.first_step),
       float_leaves_(size),
       bf16_leaves_(size) {
   check(size_ >= 1 && size_ <= kMaxRanks && region_->bytes().size() >= region_bytes(size_),
         "shm: too many ranks or too small a region");
+  layout_.come[rank_].value.store(step_, std::memory_order_seq_cst);
 }
 
 ShmCommunicator::~ShmCommunicator() = default;
 
 std::byte* ShmCommunicator::place(Step step, int rank) const {
-  return region_->bytes().data() + sizeof(Layout) + ((step % 2) * (size_ + 1) + rank) * kPlaceBytes;
+  return region_->bytes().data() + sizeof(Layout) + (rank * 2 + step % 2) * kPlaceBytes;
 }
 
 template <typename T>
@@ -167,7 +170,7 @@ void ShmCommunicator::combine(std::span<T> data) {
     const std::span<T> piece = data.subspan(offset, count);
     begin_step();
     std::ranges::copy(piece, elements<T>(step_, rank_, count).begin());
-    layout_.come[rank_].value.store(step_, std::memory_order_release);
+    layout_.come[rank_].value.store(step_, std::memory_order_release);  // nobody sleeps for it: all wait for `combined`
     if (climb<T>(count)) {
       layout_.combined.value.store(step_, std::memory_order_seq_cst);
       bell(step_).ring();

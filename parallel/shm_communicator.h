@@ -24,6 +24,8 @@ enum class ShmReduction : std::uint8_t {
 struct ShmOptions {
   int cores = 1;                          ///< that the ranks may run on together
   std::optional<ShmReduction> reduction;  ///< none: by payload and cores
+  /// The number before the first step. Other than 0 in tests of the wrap-around, where every rank is made before the first collective.
+  std::uint32_t first_step = 0;
 };
 
 /// Ranks of one host, over memory that they share: the transport `shm` (docs/protocol.md, "Shared memory").
@@ -34,6 +36,7 @@ struct ShmOptions {
 /// piece.
 class ShmCommunicator final : public Communicator {
  public:
+  static constexpr int kMaxRanks = 256;
   /// Bytes of a region for `ranks` ranks.
   static std::size_t region_bytes(int ranks);
 
@@ -97,8 +100,8 @@ class ShmCommunicator final : public Communicator {
   Progress& progress_;
   ShmOptions options_;
   Waiter waiter_;
-  Step step_ = 0;                                     // the last one begun
-  Step all_left_ = 0;                                 // every rank has left this one
+  Step step_;                                         // the last one begun
+  Step all_left_;                                     // every rank has left this one
   std::vector<std::span<const float>> float_leaves_;  // [size] scratch, as is the next
   std::vector<std::span<const BF16>> bf16_leaves_;
 };

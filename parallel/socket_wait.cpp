@@ -2,9 +2,12 @@
 
 #include <poll.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <string>
 
 #include "backend/error.h"
 
@@ -20,6 +23,20 @@ bool wait_for(int fd, short events, std::chrono::steady_clock::time_point until)
       return ready > 0;
     }
   }
+}
+
+int accept_by(int listener, std::chrono::steady_clock::time_point until) {
+  // The clock is looked at first: strangers may come one after another for ever.
+  while (std::chrono::steady_clock::now() < until && wait_for(listener, POLLIN, until)) {
+    const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      return fd;
+    }
+    if (errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) {
+      throw Error(ErrorKind::kPeerFailed, std::string("cannot take a rank's connection: ") + std::strerror(errno));
+    }
+  }
+  return -1;
 }
 
 std::uint64_t make_token() {

@@ -88,9 +88,10 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
   mpi_check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   mpi_check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   const std::vector<int> hosts = hosts_of(comm, rank, size);
-  const std::string_view transport = name == "auto" ? choose_transport(hosts) : name;
   const int run = common_run(hosts);
   const bool one_host = run >= size;
+  const bool too_many = std::min(run, size) > ShmCommunicator::kMaxRanks;
+  const std::string_view transport = name != "auto" ? name : too_many ? "mpi" : choose_transport(hosts);
   if (transport == "self") {
     if (size > 1) {
       reject(name, " with " + std::to_string(size) + " ranks",
@@ -102,6 +103,10 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
     if (!one_host) {
       reject(name, " with ranks on " + std::to_string(count_hosts(hosts)) + " hosts",
              "auto, hier, mpi or mpi-fast (shm is for one host)");
+    }
+    if (too_many) {
+      reject(name, " with " + std::to_string(size) + " ranks on a host",
+             "auto, hier, mpi or mpi-fast (shm is for up to " + std::to_string(ShmCommunicator::kMaxRanks) + ")");
     }
     return make_shm(comm, progress);
   }

@@ -115,34 +115,54 @@ Sum<T> widest() {
 }
 
 constexpr std::size_t kFastLeaves = 8;
+constexpr std::size_t kChunk =
+    4 * kBlock;  // elements of many leaves at a time, whose sums of subtrees stay in the first-level cache
 
-/// Null when there is no fast way for so many leaves.
+/// For 1 to kFastLeaves of them.
 template <typename T>
 Sum<T> fast_sum(std::size_t leaves) {
   static const std::array<Sum<T>, kFastLeaves + 1> table = {nullptr,        widest<1, T>(), widest<2, T>(),
                                                             widest<3, T>(), widest<4, T>(), widest<5, T>(),
                                                             widest<6, T>(), widest<7, T>(), widest<8, T>()};
-  return leaves < table.size() ? table[leaves] : nullptr;
+  return table[leaves];
+}
+
+/// More leaves than the registers hold: subtrees of kFastLeaves neighbours first, then the tree over their sums, which is the same tree.
+template <typename T>
+void sum_subtrees(const T* const* leaves, std::size_t count, T* out, std::size_t end, const std::byte* soon) {
+  if (count <= kFastLeaves) {
+    fast_sum<T>(count)(leaves, out, end, soon);
+    return;
+  }
+  constexpr std::size_t kMaxSubtrees = kMaxLeaves / kFastLeaves;
+  std::array<std::array<T, kChunk>, kMaxSubtrees> sums;
+  std::array<const T*, kMaxSubtrees> at;
+  std::size_t subtrees = 0;
+  for (std::size_t first = 0; first < count; first += kFastLeaves, ++subtrees) {
+    fast_sum<T>(std::min(kFastLeaves, count - first))(leaves + first, sums[subtrees].data(), end, nullptr);
+    at[subtrees] = sums[subtrees].data();
+  }
+  sum_subtrees(at.data(), subtrees, out, end, soon);
 }
 
 /// Sums whole blocks; returns the number of elements that are done.
 template <typename T>
 std::size_t sum_blocks(std::span<const std::span<const T>> leaves, std::span<T> out, const std::byte* soon) {
-  const Sum<T> sum = fast_sum<T>(leaves.size());
-  if (sum == nullptr) {
-    return 0;
-  }
-  std::array<const T*, kFastLeaves> data{};
-  std::ranges::transform(leaves, data.begin(), [](std::span<const T> leaf) { return leaf.data(); });
   const std::size_t end = out.size() / kBlock * kBlock;
-  sum(data.data(), out.data(), end, soon);
+  const std::size_t chunk = leaves.size() <= kFastLeaves ? end : kChunk;
+  std::array<const T*, kMaxLeaves> data;
+  for (std::size_t begin = 0; begin < end; begin += chunk) {
+    std::ranges::transform(leaves, data.begin(), [&](std::span<const T> leaf) { return leaf.data() + begin; });
+    sum_subtrees(data.data(), leaves.size(), out.data() + begin, std::min(chunk, end - begin),
+                 soon == nullptr ? nullptr : soon + begin * sizeof(T));
+  }
   return end;
 }
 
 /// Elements [begin, size) one by one.
 template <typename T>
 void sum_rest(std::span<const std::span<const T>> leaves, std::span<T> out, std::size_t begin) {
-  std::array<T, kMaxLeaves> partial{};
+  std::array<T, kMaxLeaves> partial;
   for (std::size_t i = begin; i < out.size(); ++i) {
     std::ranges::transform(leaves, partial.begin(), [i](std::span<const T> leaf) { return leaf[i]; });
     tree_fold(static_cast<int>(leaves.size()),

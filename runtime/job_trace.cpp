@@ -158,6 +158,7 @@ void JobTrace::write_own(const std::string& status, const TracedRank& rank,
   file.write(trace_head(program_, control_.size(), status, {&rank, 1}));
   for (std::size_t i = 0; i < chunks(events.size()); ++i) {
     file.write(text_of(chunk(events, i), rank.rank));
+    control_.report_progress();
   }
   file.write(trace_tail());
   file.finish();

@@ -1,9 +1,9 @@
 #include "runtime/journal_file.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
-#include "backend/error.h"
 
 namespace specdec {
 
@@ -36,7 +36,7 @@ void JournalFile::keep_up(const std::stop_token& stop) {
       written_ = revision;
       pause = std::max<std::chrono::steady_clock::duration>(
           kInterval, kPauseOverWrite * (std::chrono::steady_clock::now() - began));
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       return;  // a disk that has filled up meanwhile shows in the last write, which throws in main
     }
   }

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -111,6 +114,32 @@ TEST(Tree, MissingLeavesAreTheIdentity) {
     const std::vector<float> sum = sum_of(values);
     values.resize(std::bit_ceil(static_cast<unsigned>(leaves)), std::vector<float>(100, -0.0F));
     EXPECT_TRUE(same_bits(sum, sum_of(values))) << leaves;
+  }
+}
+
+template <typename T>
+void expect_the_tree(int leaves, std::size_t size, const std::function<T(float)>& make) {
+  std::vector<std::vector<T>> values;
+  for (int r = 0; r < leaves; ++r) {
+    std::vector<T>& leaf = values.emplace_back();
+    std::ranges::transform(random_values(size, static_cast<unsigned>(r)), std::back_inserter(leaf), make);
+  }
+  const std::vector<std::span<const T>> views(values.begin(), values.end());
+  std::vector<T> sum(size);
+  tree_sum(views, sum);
+  tree_fold(leaves, [&](int into, int from) {
+    std::ranges::transform(values[into], values[from], values[into].begin(),
+                           [](T lower, T upper) { return add_in_tree(lower, upper); });
+  });
+  EXPECT_EQ(std::memcmp(sum.data(), values[0].data(), size * sizeof(T)), 0) << leaves << " leaves of " << size;
+}
+
+TEST(Tree, ManyLeavesOfManyElements) {
+  for (const int leaves : {2, 7, 8, 9, 12, 16, 17, 63, 64, 65, 200, kMaxLeaves}) {
+    for (const std::size_t size : {1, 15, 16, 63, 64, 65, 200}) {
+      expect_the_tree<float>(leaves, size, [](float value) { return value; });
+      expect_the_tree<BF16>(leaves, size, [](float value) { return BF16{float_to_bf16(value)}; });
+    }
   }
 }
 
