@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <limits>
 
 #include "backend/error.h"
 #include "models/limits.h"
@@ -30,9 +31,16 @@ constexpr const char* kExamples =
     "  mpirun -np 4 allreduce_bench --bytes 16K,256K --transport shm,mpi,hier --csv curve.csv\n"
     "  mpirun -np 2 allreduce_bench --decode layers=32,d_model=4096,vocab=32000,gap_us=100\n"
     "  mpirun -np 2 allreduce_bench --decode assets/manpy-11m --tokens 1,5\n"
-    "Exit codes: 0 done; 1 wrong sums; 2 bad input; 3 a rank was lost.";
+    "Exit codes: 0 done; 1 wrong sums or a bug; 2 bad input; 3 a rank was lost; 128 + signal interrupted.";
 
 constexpr std::int64_t kMostTokens = 65536;
+
+constexpr std::size_t kMostElements = std::numeric_limits<int>::max();  // MPI counts them in an int
+constexpr const char* kLargest = "at most 4G bytes and 2147483647 elements";
+
+bool is_too_large(std::size_t bytes, DType dtype) {
+  return bytes > kLargestPayload || bytes / size_of(dtype) > kMostElements;
+}
 
 /// As they were written.
 struct Flags {
@@ -55,17 +63,31 @@ void require_name(const CLI::App& app, const char* flag, const std::string& valu
   }
 }
 
+BenchPayload payload_of_bytes(std::size_t bytes, DType dtype) {
+  if (bytes % size_of(dtype) != 0) {
+    throw_bad_input(fmt::format("--bytes: found {}, expected a multiple of {}, the size of {}", bytes, size_of(dtype),
+                                bench_name(dtype)));
+  }
+  if (is_too_large(bytes, dtype)) {
+    throw_bad_input(fmt::format("--bytes: found {} of {}, expected {}", bytes, bench_name(dtype), kLargest));
+  }
+  return {dtype, bytes, {}};
+}
+
+BenchPayload payload_of_rows(std::int64_t rows, std::int64_t width, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(rows * width) * size_of(dtype);
+  if (is_too_large(bytes, dtype)) {
+    throw_bad_input(fmt::format("--tokens: found {} rows of {} elements of {}, expected {}", rows, width,
+                                bench_name(dtype), kLargest));
+  }
+  return {dtype, bytes, rows};
+}
+
 std::vector<BenchPayload> payloads_of_bytes(const Flags& flags, const std::vector<DType>& dtypes) {
   std::vector<BenchPayload> payloads;
   const std::vector<std::size_t> sizes = parse_byte_sizes(flags.bytes.empty() ? "1K..64M" : flags.bytes, "--bytes");
   for (const DType dtype : dtypes) {
-    for (const std::size_t bytes : sizes) {
-      if (bytes % size_of(dtype) != 0) {
-        throw_bad_input(fmt::format("--bytes: found {}, expected a multiple of {}, the size of {}", bytes,
-                                    size_of(dtype), bench_name(dtype)));
-      }
-      payloads.push_back({dtype, bytes, {}});
-    }
+    for (const std::size_t bytes : sizes) payloads.push_back(payload_of_bytes(bytes, dtype));
   }
   return payloads;
 }
@@ -75,13 +97,7 @@ std::vector<BenchPayload> payloads_of_tokens(const Flags& flags, const BenchComm
   std::vector<BenchPayload> payloads;
   for (const DType dtype : command.dtypes) {
     for (const std::int64_t width : widths) {
-      for (const std::int64_t tokens : command.tokens) {
-        const std::size_t bytes = static_cast<std::size_t>(tokens * width) * size_of(dtype);
-        if (bytes > kLargestPayload) {
-          throw_bad_input(fmt::format("--tokens: found {} rows of {} elements, expected at most 4G", tokens, width));
-        }
-        payloads.push_back({dtype, bytes, tokens});
-      }
+      for (const std::int64_t rows : command.tokens) payloads.push_back(payload_of_rows(rows, width, dtype));
     }
   }
   return payloads;
@@ -111,11 +127,8 @@ void interpret(const CLI::App& app, const Flags& flags, BenchCommand& command) {
   command.tokens = parse_counts(tokens, kMostTokens, "--tokens");
   if (decode) {
     command.decode = parse_model_shape(flags.decode, "--decode");
-    for (const std::int64_t rows : command.tokens) {
-      if (static_cast<std::size_t>(rows * command.decode->d_model) > kLargestPayload / sizeof(float)) {
-        throw_bad_input(fmt::format("--tokens: found {} rows of {} elements, expected at most 4G bytes", rows,
-                                    command.decode->d_model));
-      }
+    for (const DType dtype : command.dtypes) {
+      for (const std::int64_t rows : command.tokens) payload_of_rows(rows, command.decode->d_model, dtype);
     }
   } else {
     command.payloads = by_tokens ? payloads_of_tokens(flags, command) : payloads_of_bytes(flags, command.dtypes);

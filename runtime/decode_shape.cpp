@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "backend/error.h"
@@ -18,13 +18,15 @@
 namespace specdec {
 namespace {
 
+constexpr const char* kGap = "gap_us";
 constexpr double kLongestGap = 1e6;
 constexpr const char* kForm = "layers=32,d_model=4096[,vocab=32000][,gap_us=120] or a model's directory";
 
 double parse_gap(std::string_view text, std::string_view flag) {
   const std::optional<double> value = parse_number<double>(text);
   if (!value || !(*value >= 0 && *value <= kLongestGap)) {
-    throw_bad_input(fmt::format("{}: gap_us: found '{}', expected microseconds from 0 to {}", flag, text, kLongestGap));
+    throw_bad_input(
+        fmt::format("{}: {}: found '{}', expected microseconds from 0 to {}", flag, kGap, text, kLongestGap));
   }
   return *value;
 }
@@ -35,19 +37,23 @@ ModelShape shape_of_keys(std::string_view text, std::string_view flag) {
       {"layers", {&shape.layers, kMostLayers}},
       {"d_model", {&shape.d_model, kLargestWidth}},
       {"vocab", {&shape.vocabulary, kLargestVocabulary}}};
+  std::set<std::string> given;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
     const std::size_t equals = part.find('=');
     const std::string key(part.substr(0, equals));
     const std::string_view value = equals == std::string_view::npos ? "" : part.substr(equals + 1);
-    if (key == "gap_us") {
-      shape.gap_us = parse_gap(value, flag);
-    } else if (const auto count = counts.find(key); count != counts.end()) {
-      *count->second.first = parse_count(value, count->second.second, fmt::format("{}: {}", flag, key));
-    } else {
-      const std::vector<std::string> keys = {"layers", "d_model", "vocab", "gap_us"};
+    const auto count = counts.find(key);
+    if (count == counts.end() && key != kGap) {
+      const std::vector<std::string> keys = {"layers", "d_model", "vocab", kGap};
       throw_bad_input(fmt::format("{}: found '{}', expected {}{}", flag, part, kForm, suggestion(key, keys)));
+    }
+    if (!given.insert(key).second) throw_bad_input(fmt::format("{}: duplicate key '{}', expected it once", flag, key));
+    if (key == kGap) {
+      shape.gap_us = parse_gap(value, flag);
+    } else {
+      *count->second.first = parse_count(value, count->second.second, fmt::format("{}: {}", flag, key));
     }
   }
   if (shape.layers == 0 || shape.d_model == 0) {

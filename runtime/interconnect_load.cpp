@@ -53,6 +53,7 @@ Key text(const std::string& name, const std::string& accepts, std::string& into)
 
 Key algorithm(const std::string& name, LinkAlgorithm& into) {
   std::vector<std::string> words;
+  words.reserve(kLinkAlgorithms.size());
   for (const LinkAlgorithm each : kLinkAlgorithms) words.emplace_back(name_of(each));
   return {name, word_list(words), [=, &into](const YAML::Node& node, const YamlPlace& place) {
             into = kLinkAlgorithms.at(read_word(place, node, name, words));
@@ -90,6 +91,7 @@ std::vector<Key> keys_of(Interconnect& out, Link& node) {
 /// Reads all that the file gives, and returns what that was.
 GivenKeys read_keys(const std::string& yaml, const std::string& place, const std::vector<Key>& keys) {
   std::vector<std::string> names;
+  names.reserve(keys.size());
   for (const Key& key : keys) names.push_back(key.name);
   GivenKeys given;
   KeyNames(names).read(read_yaml_map(yaml, place), {.name = place, .directory = {}}, given,

@@ -98,7 +98,16 @@ TEST(BenchCommand, RefusesInOneLineThatNamesTheFlag) {
   EXPECT_EQ(refusal({"--d-model", "8,0"}), "--d-model: found '0', expected a whole number from 1 to 1048576");
   EXPECT_EQ(refusal({"--bytes", "5G"}),
             "--bytes: found '5G', expected bytes from 1 to 4G, such as 4096, 16K, 1K,1M or 1K..64M");
-  EXPECT_THAT(refusal({"--d-model", "1048576", "--tokens", "65536"}), HasSubstr("--tokens: found 65536 rows"));
+  const std::string limit = "expected at most 4G bytes and 2147483647 elements";
+  EXPECT_EQ(refusal({"--d-model", "1048576", "--tokens", "65536"}),
+            "--tokens: found 65536 rows of 1048576 elements of fp32, " + limit);
+  EXPECT_EQ(refusal({"--decode", "layers=1,d_model=1048576", "--tokens", "1,65536"}),
+            "--tokens: found 65536 rows of 1048576 elements of fp32, " + limit);
+  EXPECT_EQ(refusal({"--d-model", "65536", "--tokens", "32768", "--dtype", "bf16"}),
+            "--tokens: found 32768 rows of 65536 elements of bf16, " + limit)
+      << "2^31 elements";
+  EXPECT_EQ(refusal({"--bytes", "4G", "--dtype", "bf16"}), "--bytes: found 4294967296 of bf16, " + limit);
+  EXPECT_EQ(parse({"--bytes", "4G"}).payloads.size(), 1U);
   EXPECT_THAT(refusal({"--tokens", "4"}), HasSubstr("--tokens: found without --d-model"));
   EXPECT_THAT(refusal({"--d-model", "64", "--bytes", "1K"}), HasSubstr("both --d-model and --bytes"));
   EXPECT_THAT(refusal({"--decode", "layers=1,d_model=8", "--bytes", "1K"}), HasSubstr("both --decode and --bytes"));
@@ -107,6 +116,12 @@ TEST(BenchCommand, RefusesInOneLineThatNamesTheFlag) {
   EXPECT_THAT(refusal({"--json", ""}), HasSubstr("--json: found nothing"));
   EXPECT_THAT(refusal({"--byte", "1K"}), HasSubstr("unknown argument '--byte'; did you mean '--bytes'?"));
   EXPECT_THAT(refusal({"1K"}), HasSubstr("unknown argument '1K'"));
+}
+
+TEST(BenchCommand, HelpNamesEveryExitCode) {
+  EXPECT_THAT(*parse({"--help"}).print,
+              HasSubstr("Exit codes: 0 done; 1 wrong sums or a bug; 2 bad input; 3 a rank was lost; "
+                        "128 + signal interrupted."));
 }
 
 TEST(ModelShape, FromKeys) {
@@ -137,6 +152,9 @@ TEST(ModelShape, FromAModelsDirectory) {
 
 TEST(ModelShape, RefusesInOneLine) {
   EXPECT_THAT(refusal({"--decode", "layers=3"}), HasSubstr("--decode: found 'layers=3' without d_model"));
+  EXPECT_EQ(refusal({"--decode", "layers=1,d_model=8,layers=2"}), "--decode: duplicate key 'layers', expected it once");
+  EXPECT_EQ(refusal({"--decode", "layers=1,gap_us=1,d_model=8,gap_us=1"}),
+            "--decode: duplicate key 'gap_us', expected it once");
   EXPECT_THAT(refusal({"--decode", "layer=3,d_model=8"}), HasSubstr("did you mean 'layers'?"));
   EXPECT_EQ(refusal({"--decode", "layers=0,d_model=8"}),
             "--decode: layers: found '0', expected a whole number from 1 to 10000");
