@@ -77,11 +77,21 @@ void pass_interface_on() {
   }
 }
 
+/// A variable that makes no sense is left for watch() too.
+std::chrono::milliseconds start_limit() {
+  try {
+    return StartGuard::limit();
+  } catch (const Error&) {
+    return std::chrono::minutes(1);
+  }
+}
+
 /// The sockets of the watchdogs: on rank 0 to every worker, on a worker to rank 0.
 std::vector<Peer> contact_peers(int rank, const std::vector<std::string>& hosts, Progress& progress) {
   const int size = static_cast<int>(hosts.size());
   std::vector<Peer> peers;
   if (size == 1) {
+    StartGuard::limit();
     return peers;
   }
   PeerEndpoint endpoint;
@@ -90,7 +100,10 @@ std::vector<Peer> contact_peers(int rank, const std::vector<std::string>& hosts,
   };
   const bool one_host = on_one_host(size);
   MpiCommunicator world(MPI_Comm_c2f(MPI_COMM_WORLD), MpiReduction::kTree, progress);
-  const auto address = agree(world, [&] { return control_address(one_host, hosts[rank]); });
+  const auto address = agree(world, [&] {
+    StartGuard::limit();
+    return control_address(one_host, hosts[rank]);
+  });
   if (rank == 0) {
     PeerListener listener(address);
     endpoint = listener.endpoint();
@@ -109,6 +122,7 @@ MpiSession::MpiSession(int& argc, char**& argv, std::string program) : program_(
   // model, and costs a switch of ranks each time. Whoever has set it knows better.
   setenv("OMPI_MCA_btl_vader_eager_limit", "32768", 0);
   pass_interface_on();
+  guard_.emplace(program_, start_limit());
   int provided = 0;
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
@@ -119,6 +133,7 @@ MpiSession::MpiSession(int& argc, char**& argv, std::string program) : program_(
 void MpiSession::watch() {
   watchdog_ =
       std::make_unique<Watchdog>(signals_, progress_, program_, rank_, hosts_, contact_peers(rank_, hosts_, progress_));
+  guard_.reset();
 }
 
 MpiSession::~MpiSession() {

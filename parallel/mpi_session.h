@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "parallel/communicator.h"
 #include "parallel/job_signals.h"
 #include "parallel/progress.h"
+#include "parallel/start_guard.h"
 #include "parallel/watchdog.h"
 
 namespace specdec {
@@ -18,7 +20,8 @@ namespace specdec {
 /// everything below gets communicators. Works without mpirun too, as a job of one rank.
 class MpiSession {
  public:
-  /// `program` stands before every message on stderr. MPI reads its own arguments from argc, argv.
+  /// `program` stands before every message on stderr. MPI reads its own arguments from argc, argv. A start that takes longer than
+  /// StartGuard::limit() ends the process.
   MpiSession(int& argc, char**& argv, std::string program);
   /// Starts the watchdog, before anything else is done with the session. With several hosts its sockets are bound to the interface that
   /// SPECDEC_INTERFACE names, or else Open MPI's btl_tcp_if_include (docs/several-hosts.md); throws AgreedError (kBadInput) for one that
@@ -52,7 +55,8 @@ class MpiSession {
   bool watched() const { return watchdog_ != nullptr; }
 
  private:
-  JobSignals signals_;  // first: before MPI starts its threads
+  JobSignals signals_;               // first: before MPI starts its threads
+  std::optional<StartGuard> guard_;  // until the watchdog takes over
   Progress progress_;
   std::string program_;
   std::vector<std::string> hosts_;

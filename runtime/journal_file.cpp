@@ -4,7 +4,6 @@
 #include <exception>
 #include <utility>
 
-
 namespace specdec {
 
 JournalFile::JournalFile(const RunJournal& journal, std::filesystem::path path)

@@ -111,9 +111,18 @@ int rounds(MpiSession& session, const std::string& mode, const std::string& tran
   }
 }
 
+/// Before MPI could know of this rank.
+void stop_before_start(const std::string& mode) {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank != nullptr && mode == std::string("stopped-first-") + rank) {
+    std::raise(SIGSTOP);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  stop_before_start(argc > 1 ? argv[1] : "");
   return specdec::run_program(argc, argv, [&](MpiSession& session) {
     if (argc != 5) {
       throw_bad_input("usage: fault_job MODE DEADLINE OUTPUT TRANSPORT");

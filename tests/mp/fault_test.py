@@ -142,6 +142,18 @@ def bad_input_rank_0(options):
     provoke(options, "bad-input-0", r"error: config.yaml:3: broken on purpose$", ["rank 0 code 2"], 2)
 
 
+def stopped_before_start(options):
+    """No watchdog stands yet, and MPI waits for every rank; nobody can say for which."""
+    os.environ["SPECDEC_START_DEADLINE"] = "2"
+    for rank, speaker in ((options.ranks - 1, 0), (0, 1)):
+        provoke(options, f"stopped-first-{rank}", rf"rank {speaker} on \S+ waits for MPI's start since 2 s: a rank is stopped", [], 3)
+
+
+def wrong_start_deadline(options):
+    os.environ["SPECDEC_START_DEADLINE"] = "soon"
+    provoke(options, "run", r"error: SPECDEC_START_DEADLINE: found 'soon', expected seconds, above 0 and up to 86400$", [], 2)
+
+
 def agreed_error(options):
     provoke(options, "agreed", r"error: shard-1: missing$", [], 2)
 
@@ -218,7 +230,7 @@ def interrupt_alone(options):
 CASES = {case.__name__: case for case in (
     kill_worker, kill_rank_0, strike_any, stop_worker, stop_rank_0, stall_worker, stall_rank_0, stall_rank_0_within,
     segv_worker, exit_worker, throw_worker,
-    bad_input_worker, bad_input_rank_0, agreed_error, differ_worker, differ_two_workers, differ_all_workers, differ_rank_0,
+    bad_input_worker, bad_input_rank_0, stopped_before_start, wrong_start_deadline, agreed_error, differ_worker, differ_two_workers, differ_all_workers, differ_rank_0,
     slow_is_no_hang, ends_in_order, interrupt_term, interrupt_int, interrupt_deaf,
     interrupt_alone)}
 
