@@ -1,7 +1,5 @@
 #include "runtime/bench_contenders.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -9,6 +7,7 @@
 #include "parallel/agree.h"
 #include "parallel/all_reduce_bench.h"
 #include "parallel/decode_bench.h"
+#include "runtime/interconnect_choice.h"
 
 namespace specdec {
 namespace {
@@ -66,13 +65,13 @@ BenchContenders::BenchContenders(MpiSession& session, Communicator& control, con
 BenchRow BenchContenders::row_of(const Entry& entry, DType dtype, std::size_t bytes) const {
   BenchRow row{.transport = entry.name,
                .operation = operation_of(entry.name, dtype),
-               .interconnect = "native",
+               .interconnect = label_of(std::nullopt),
                .ranks = control_.size(),
                .bytes = bytes,
                .dtype = bench_name(dtype)};
   if (entry.link) {
     const Interconnect& interconnect = *entry.link->interconnect();
-    row.interconnect = fmt::format("modelled: {}", interconnect.name);
+    row.interconnect = label_of(interconnect);
     row.modelled_seconds = interconnect.all_reduce(bytes, control_.size());
   }
   return row;

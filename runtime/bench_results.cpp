@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/interconnect_choice.h"
 #include "runtime/version.h"
 #include "runtime/whole_file.h"
 
@@ -125,12 +126,8 @@ std::string commented(std::string_view text) {
 
 std::string bench_header_text(const BenchHeader& header) {
   std::string text = commented(header.version) + places_text(header.ranks);
-  if (header.interconnect) {
-    text += commented(
-        fmt::format("interconnect: modelled: {} ({})", header.interconnect->name, header.interconnect->source));
-  } else {
-    text += "# interconnect: native\n";
-  }
+  const std::string source = header.interconnect ? fmt::format(" ({})", header.interconnect->source) : "";
+  text += commented("interconnect: " + label_of(header.interconnect) + source);
   if (!header.decode.empty()) text += commented("decode: " + header.decode);
   return text +
          "# The largest of all ranks' own times after a common barrier, one sample an iteration; transports take "

@@ -23,7 +23,7 @@ struct BenchRow {
   std::string what = "all_reduce";  ///< with --decode: "token", "all_reduces" (of one token), "all_reduce", "broadcast"
   std::string transport;            ///< Communicator::transport(), or kBaselineTransport
   std::string operation;            ///< how it adds, or nothing
-  std::string interconnect;         ///< "native", or "modelled: NAME"
+  std::string interconnect;         ///< "native", or "modelled NAME"
   int ranks = 1;
   std::size_t bytes = 0;               ///< of one rank's payload
   std::optional<std::int64_t> tokens;  ///< rows of d_model elements in it

@@ -145,11 +145,11 @@ def modelled(options):
         if row["transport"] == BASELINE:
             done.expect(row["interconnect"] == "native" and row["modelled_us"] is None, f"the baseline is not plain: {row}")
         else:
-            done.expect(row["interconnect"] == "modelled: wire", f"not labelled: {row}")
+            done.expect(row["interconnect"] == "modelled wire", f"not labelled: {row}")
             done.expect(row["p50_us"] >= row["modelled_us"] >= 600, f"faster than the model: {row}")
             done.expect(row["over_mpi"] is None, f"modelled over measured: {row}")
     text = done.run.out.decode()
-    measured, _, rest = text.partition("\n# modelled: wire\n")
+    measured, _, rest = text.partition("\n# modelled wire\n")
     done.expect(BASELINE in measured and " shm " not in measured and " shm " in rest and BASELINE not in rest,
                 "modelled and measured rows share a table")
 

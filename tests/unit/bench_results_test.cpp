@@ -104,7 +104,7 @@ TEST(BenchResults, TheHeaderSaysOnceWhereRanksAreAlike) {
   EXPECT_THAT(text, HasSubstr("# interconnect: native\n"));
   BenchHeader modelled = header();
   modelled.interconnect = Interconnect{.name = "wire", .source = "a book"};
-  EXPECT_THAT(bench_header_text(modelled), HasSubstr("# interconnect: modelled: wire (a book)\n"));
+  EXPECT_THAT(bench_header_text(modelled), HasSubstr("# interconnect: modelled wire (a book)\n"));
 }
 
 TEST(BenchResults, TablesShowWrongElementsAndTheRatio) {
