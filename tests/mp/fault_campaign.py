@@ -175,6 +175,7 @@ class Campaign:
             run.expect(draw.phase == "load", "there is no JSON")
             return
         report = job.load(path)
+        run.expect(report["machine"]["transport"] == draw.transport, f"went over {report['machine']['transport']}")
         text = job.streamed(report)
         run.expect(whole.startswith(job.certain(text)), "the JSON's text is not the beginning of the undisturbed text")
         if draw.rank == 0 and draw.signal == signal.SIGKILL:

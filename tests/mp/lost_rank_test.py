@@ -56,6 +56,8 @@ def disturb(options, strike, in_mid_write=False):
     run = job.reported(options, options.ranks, [*arguments(options), *job.sets(f"parallel.transport={options.transport}")], strike,
                        when=lambda out: len(out) >= enough)
     run.expect(run.beside == [] or (in_mid_write and run.beside == ["report.json.tmp"]), f"beside the JSON lies {run.beside}")
+    went_over = run.report["machine"]["transport"]
+    run.expect(options.transport in ("auto", went_over) or options.ranks == 0, f"went over {went_over}")
     run.expect(len(run.out) < len(whole), "was struck too late")
     run.expect(whole.startswith(job.certain(run.out)), "stdout is not the beginning of the undisturbed text")
     run.expect(whole.startswith(job.certain(job.streamed(run.report))), "the JSON's text is not the beginning of the undisturbed text")
