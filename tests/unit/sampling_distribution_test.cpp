@@ -63,7 +63,7 @@ TEST_P(SamplingDistribution, FirstThreeTokens) {
   std::vector<double> triples(kBins);
   std::int64_t accepted = 0;
   std::int64_t reached = 0;
-  run_ranks(ranks, [&, ranks = ranks](Communicator& group) {
+  run_ranks(ranks, [&](Communicator& group) {
     DecodeRank rank(group, settings);
     for (std::int64_t i = 0; i < kSamples; ++i) {
       const DecodeResult sample = rank.run(settings, prompt, static_cast<std::uint32_t>(i), false);
