@@ -31,6 +31,9 @@ struct WeightView {
   std::int64_t col_stride = 1;
 };
 
+/// out [cols] = row `row`, as fp32.
+void read_row(const WeightView& weight, std::int64_t row, std::span<float> out);
+
 /// What `Backend::pack` makes a matrix of: this rank's shard of one linear layer.
 struct LinearSpec {
   /// Stacked along the outputs (q, k, v; gate, up); all with the same number of columns, the local inner dimension.

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string_view>
 
 namespace specdec {
@@ -79,6 +81,28 @@ inline float load_as_float(const std::byte* data, DType type, std::int64_t index
       return bf16_to_float(static_cast<std::uint16_t>(bits));
   }
   return 0.0F;
+}
+
+/// out[i] = element i of an array of `type`, all of them in one go.
+inline void load_as_floats(const std::byte* data, DType type, std::span<float> out) {
+  const auto halves = [&](auto&& to_float) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, data + i * sizeof bits, sizeof bits);
+      out[i] = to_float(bits);
+    }
+  };
+  switch (type) {
+    case DType::kF32:
+      std::memcpy(out.data(), data, out.size_bytes());
+      return;
+    case DType::kF16:
+      halves(f16_to_float);
+      return;
+    case DType::kBF16:
+      halves(bf16_to_float);
+      return;
+  }
 }
 
 }  // namespace specdec

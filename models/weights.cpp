@@ -253,10 +253,4 @@ std::unique_ptr<Weights> map_weights(const ModelConfig& config, const Checkpoint
   return std::make_unique<LlamaWeights>(config, checkpoint, plan, dtype);
 }
 
-void read_row(const WeightView& table, std::int64_t row, std::span<float> out) {
-  for (std::int64_t i = 0; i < table.cols; ++i) {
-    out[i] = load_as_float(table.data, table.dtype, row * table.row_stride + i * table.col_stride);
-  }
-}
-
 }  // namespace specdec

@@ -55,7 +55,4 @@ class Weights {
 std::unique_ptr<Weights> map_weights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan,
                                      DType dtype);
 
-/// out [cols] = row `row` of a table, as fp32.
-void read_row(const WeightView& table, std::int64_t row, std::span<float> out);
-
 }  // namespace specdec

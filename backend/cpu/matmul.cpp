@@ -1,7 +1,6 @@
 #include "backend/cpu/matmul.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "backend/cpu/matmul_kernel.h"
 #include "backend/error.h"
@@ -16,38 +15,15 @@ constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
 
 std::int64_t packed_row_bytes(const CpuPackedLinear& weight) { return weight.steps() * weight.kernel().x_step_bytes; }
 
-/// Packed rows, and one more that a row passes through on its way to its place between the others.
 std::size_t scratch_bytes(const CpuPackedLinear& weight) {
-  return static_cast<std::size_t>((kBlockRows + 1) * packed_row_bytes(weight));
-}
-
-void pack_row(const CpuPackedLinear& weight, const float* x, std::byte* packed) {
-  const MatmulKernel& kernel = weight.kernel();
-  for (const CpuPackedLinear::Run& run : weight.runs()) {
-    kernel.pack(x + run.begin, run.count, packed + run.step * kernel.x_step_bytes);
-  }
-}
-
-/// to[i * stride] = from[i] for i in [0, count).
-template <typename Step>
-void spread(const std::byte* from, std::int64_t count, std::int64_t stride, std::byte* to) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * stride * static_cast<std::int64_t>(sizeof(Step)),
-                from + i * static_cast<std::int64_t>(sizeof(Step)), sizeof(Step));
-  }
+  return static_cast<std::size_t>(kBlockRows * packed_row_bytes(weight));
 }
 
 /// One block of rows, in the order that MatmulJob::x states.
-void pack_block(const CpuPackedLinear& weight, ConstRows x, std::byte* packed, std::byte* one_row) {
-  if (x.rows == 1) {
-    pack_row(weight, x.row(0), packed);
-    return;
-  }
-  const std::int64_t step_bytes = weight.kernel().x_step_bytes;
-  const auto spread_row = step_bytes == 4 ? &spread<std::uint32_t> : &spread<std::uint64_t>;
-  for (std::int64_t r = 0; r < x.rows; ++r) {
-    pack_row(weight, x.row(r), one_row);
-    spread_row(one_row, weight.steps(), x.rows, packed + r * step_bytes);
+void pack_block(const CpuPackedLinear& weight, ConstRows x, std::byte* packed) {
+  const MatmulKernel& kernel = weight.kernel();
+  for (const CpuPackedLinear::Run& run : weight.runs()) {
+    kernel.pack(x.row(0) + run.begin, x.stride, x.rows, run.count, packed + run.step * x.rows * kernel.x_step_bytes);
   }
 }
 
@@ -90,8 +66,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t row = rows * i / blocks;
-      pack_block(weight, x.slice_rows(first + row, rows * (i + 1) / blocks - row), scratch.data() + row * row_bytes,
-                 scratch.data() + kBlockRows * row_bytes);
+      pack_block(weight, x.slice_rows(first + row, rows * (i + 1) / blocks - row), scratch.data() + row * row_bytes);
     }
     const MatmulJob job = {.panels = weight.panels(),
                            .panel_bytes = weight.panel_bytes(),

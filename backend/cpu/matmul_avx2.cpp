@@ -25,6 +25,7 @@ struct Pair {
 };
 
 struct PairF32 : Pair {
+  static constexpr std::int64_t kStepInputs = 1;
   static constexpr int kWeightRegisters = 2;
   static constexpr int kInputRegisters = 1;
   using Weights = Acc;
@@ -45,6 +46,7 @@ struct PairF32 : Pair {
 };
 
 struct PairBf16 : Pair {
+  static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kWeightRegisters = 4;
   static constexpr int kInputRegisters = 2;
   struct Weights {
@@ -114,7 +116,10 @@ struct PairBf16 : Pair {
 
 template <class V>
 constexpr MatmulKernel make_kernel() {
-  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes, .max_rows = V::kMaxRows};
+  return {.run = &SkinnyMatmul<V>::run,
+          .pack = &SkinnyMatmul<V>::pack,
+          .x_step_bytes = V::kInputBytes,
+          .max_rows = V::kMaxRows};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Wide {
 };
 
 struct WideF32 : Wide {
+  static constexpr std::int64_t kStepInputs = 1;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;
   using Weights = __m512;
@@ -34,6 +35,7 @@ struct WideF32 : Wide {
 };
 
 struct WideBf16 : Wide {
+  static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kMaxRows = 13;  // more would leave no registers for a second panel
   static constexpr int kWeightRegisters = 2;
   static constexpr int kInputRegisters = 2;
@@ -59,6 +61,42 @@ struct WideBf16 : Wide {
   static Acc multiply_add(Acc acc, const Weights& weights, const Input& input) {
     return _mm512_fmadd_ps(weights.even, input.even, _mm512_fmadd_ps(weights.odd, input.odd, acc));
   }
+
+  /// Eight rows at a time are a square of eight-byte steps that is turned over.
+  static void interleave(const std::byte* tiles, std::int64_t rows, std::int64_t steps, std::byte* to) {
+    for (std::int64_t first = 0; first < rows; first += 8) {
+      const std::int64_t some = rows - first < 8 ? rows - first : 8;
+      __m512i pair[8];  // lane k of pair[2 j + o]: step 2 k + o of rows 2 j and 2 j + 1
+#pragma GCC unroll 4
+      for (std::int64_t j = 0; j < 4; ++j) {
+        // In place of rows behind the last one any row will do: what comes of them is not stored.
+        const __m512i even = tile(tiles, first + (2 * j < some ? 2 * j : 0));
+        const __m512i odd = tile(tiles, first + (2 * j + 1 < some ? 2 * j + 1 : 0));
+        pair[2 * j] = _mm512_unpacklo_epi64(even, odd);
+        pair[2 * j + 1] = _mm512_unpackhi_epi64(even, odd);
+      }
+      __m512i step[8];
+#pragma GCC unroll 2
+      for (int o = 0; o < 2; ++o) {
+        const __m512i low_0123 = _mm512_shuffle_i64x2(pair[o], pair[2 + o], 0x44);
+        const __m512i high_0123 = _mm512_shuffle_i64x2(pair[o], pair[2 + o], 0xee);
+        const __m512i low_4567 = _mm512_shuffle_i64x2(pair[4 + o], pair[6 + o], 0x44);
+        const __m512i high_4567 = _mm512_shuffle_i64x2(pair[4 + o], pair[6 + o], 0xee);
+        step[o] = _mm512_shuffle_i64x2(low_0123, low_4567, 0x88);
+        step[2 + o] = _mm512_shuffle_i64x2(low_0123, low_4567, 0xdd);
+        step[4 + o] = _mm512_shuffle_i64x2(high_0123, high_4567, 0x88);
+        step[6 + o] = _mm512_shuffle_i64x2(high_0123, high_4567, 0xdd);
+      }
+      const auto mask = static_cast<__mmask8>((1U << some) - 1);
+#pragma GCC unroll 8
+      for (std::int64_t s = 0; s < 8; ++s) {
+        if (s < steps) {
+          _mm512_mask_storeu_epi64(to + (s * rows + first) * kInputBytes, mask, step[s]);
+        }
+      }
+    }
+  }
+  static __m512i tile(const std::byte* tiles, std::int64_t row) { return _mm512_load_si512(tiles + row * kTileBytes); }
 
   /// float_to_bf16 and back, lane by lane.
   static __m512 round(__m512 value) {
@@ -86,7 +124,10 @@ struct WideBf16 : Wide {
 
 template <class V>
 constexpr MatmulKernel make_kernel() {
-  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes, .max_rows = V::kMaxRows};
+  return {.run = &SkinnyMatmul<V>::run,
+          .pack = &SkinnyMatmul<V>::pack,
+          .x_step_bytes = V::kInputBytes,
+          .max_rows = V::kMaxRows};
 }
 
 }  // namespace

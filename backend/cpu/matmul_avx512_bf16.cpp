@@ -8,6 +8,7 @@ namespace specdec {
 namespace {
 
 struct Dot {
+  static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kMaxRows = 16;
   static constexpr int kRegisters = 32;
   static constexpr int kAccRegisters = 1;
@@ -41,7 +42,9 @@ struct Dot {
 
 }  // namespace
 
-const MatmulKernel kMatmulVdpbf16 = {
-    .run = &SkinnyMatmul<Dot>::run, .pack = &Dot::pack, .x_step_bytes = Dot::kInputBytes, .max_rows = Dot::kMaxRows};
+const MatmulKernel kMatmulVdpbf16 = {.run = &SkinnyMatmul<Dot>::run,
+                                     .pack = &SkinnyMatmul<Dot>::pack,
+                                     .x_step_bytes = Dot::kInputBytes,
+                                     .max_rows = Dot::kMaxRows};
 
 }  // namespace specdec

@@ -14,6 +14,9 @@
 /// slice, and the chains of its slices meet in the fixed tree. Only how many outputs run side by side varies.
 namespace specdec {
 
+/// What a row's inputs are packed into before rows are put side by side.
+inline constexpr std::int64_t kTileBytes = 64;
+
 template <class V>
 struct SkinnyMatmul {
   using Acc = typename V::Acc;
@@ -152,6 +155,37 @@ struct SkinnyMatmul {
   static const Panels* by_rows(std::integer_sequence<int, I...>) {
     static constexpr Panels kByRows[] = {&panels<I + 1, panels_for(I + 1)>...};
     return kByRows;
+  }
+
+  /// Puts `steps` steps of `rows` tiles side by side.
+  static void interleave(const std::byte* tiles, std::int64_t rows, std::int64_t steps, std::byte* to) {
+    if constexpr (requires { &V::interleave; }) {
+      V::interleave(tiles, rows, steps, to);
+    } else {
+      for (std::int64_t s = 0; s < steps; ++s) {
+        for (std::int64_t r = 0; r < rows; ++r, to += V::kInputBytes) {
+          __builtin_memcpy(to, tiles + r * kTileBytes + s * V::kInputBytes, V::kInputBytes);
+        }
+      }
+    }
+  }
+
+  static void pack(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed) {
+    if (rows == 1) {
+      V::pack(x, count, packed);
+      return;
+    }
+    constexpr std::int64_t kTileInputs = kTileBytes / V::kInputBytes * V::kStepInputs;
+    alignas(kTileBytes) std::byte tiles[V::kMaxRows * kTileBytes];
+    for (std::int64_t i = 0; i < count; i += kTileInputs) {
+      const std::int64_t inputs = count - i < kTileInputs ? count - i : kTileInputs;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        V::pack(x + r * stride + i, inputs, tiles + r * kTileBytes);
+      }
+      const std::int64_t steps = (inputs + V::kStepInputs - 1) / V::kStepInputs;
+      interleave(tiles, rows, steps, packed);
+      packed += steps * rows * V::kInputBytes;
+    }
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {

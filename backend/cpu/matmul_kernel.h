@@ -36,8 +36,9 @@ struct MatmulJob {
 struct MatmulKernel {
   /// Computes the outputs of panels [begin, end) for all rows of the job.
   void (*run)(const MatmulJob& job, std::int64_t begin, std::int64_t end);
-  /// Writes `count` inputs in the form that `run` reads, rounded to the type of the weights.
-  void (*pack)(const float* x, std::int64_t count, std::byte* packed);
+  /// Writes `count` inputs of each of `rows` <= max_rows rows, `stride` elements apart, in the form that `run` reads: step by step, in each
+  /// the rows side by side, rounded to the type of the weights.
+  void (*pack)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed);
   /// Bytes of packed x for one step of a panel.
   std::int64_t x_step_bytes;
   /// Rows of a block.

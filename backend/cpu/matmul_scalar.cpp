@@ -35,6 +35,7 @@ struct Lanes {
 };
 
 struct LanesF32 : Lanes {
+  static constexpr std::int64_t kStepInputs = 1;
   struct Weights {
     float lane[16];
   };
@@ -64,6 +65,7 @@ struct LanesF32 : Lanes {
 };
 
 struct LanesBf16 : Lanes {
+  static constexpr std::int64_t kStepInputs = 2;
   struct Weights {
     std::uint16_t lane[16][2];
   };
@@ -104,7 +106,10 @@ struct LanesBf16 : Lanes {
 
 template <class V>
 constexpr MatmulKernel make_kernel() {
-  return {.run = &SkinnyMatmul<V>::run, .pack = &V::pack, .x_step_bytes = V::kInputBytes, .max_rows = V::kMaxRows};
+  return {.run = &SkinnyMatmul<V>::run,
+          .pack = &SkinnyMatmul<V>::pack,
+          .x_step_bytes = V::kInputBytes,
+          .max_rows = V::kMaxRows};
 }
 
 }  // namespace

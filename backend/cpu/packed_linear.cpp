@@ -6,14 +6,6 @@
 #include "backend/error.h"
 
 namespace specdec {
-namespace {
-
-const std::byte* element(const WeightView& view, std::int64_t row, std::int64_t col) {
-  return view.data + (row * view.row_stride + col * view.col_stride) * static_cast<std::int64_t>(size_of(view.dtype));
-}
-
-}  // namespace
-
 CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa)
     : CpuPackedLinear(spec, matmul_kernel(isa, spec.dtype)) {}
 
@@ -54,14 +46,16 @@ void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_i
 void CpuPackedLinear::fill(const LinearSpec& spec) {
   const bool bf16 = spec.dtype == DType::kBF16;
   std::int64_t output = 0;
+  std::vector<float> values(static_cast<std::size_t>(inputs_));
   for (const WeightView& view : spec.stacked) {
     for (std::int64_t row = 0; row < view.rows; ++row, ++output) {
+      read_row(view, row, values);
       std::byte* panel = panels_.data() + output / kPanelOutputs * panel_bytes();
       const std::int64_t lane = output % kPanelOutputs;
       for (const Run& run : runs_) {
         std::byte* steps = panel + run.step * kStepBytes;
         for (std::int64_t i = 0; i < run.count; ++i) {
-          const float value = load_as_float(element(view, row, run.begin + i), view.dtype, 0);
+          const float value = values[static_cast<std::size_t>(run.begin + i)];
           if (bf16) {
             const std::uint16_t bits = float_to_bf16(value);
             std::memcpy(steps + i / 2 * kStepBytes + lane * 4 + i % 2 * 2, &bits, sizeof bits);

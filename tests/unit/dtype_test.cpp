@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <vector>
 
 namespace specdec {
 namespace {
@@ -37,6 +40,26 @@ TEST(DType, HalfKnownValues) {
   EXPECT_EQ(f16_to_float(0x03ffU), 1023.0F * 0x1p-24F);
   EXPECT_EQ(f16_to_float(0x7c00U), std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(f16_to_float(0x7e00U)));
+}
+
+TEST(DType, LoadsManyAsItLoadsOne) {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    constexpr std::size_t kCount = 1 << 16;  // every half there is
+    std::vector<std::byte> bytes(1 + kCount * size_of(type));
+    std::byte* const data = bytes.data() + 1;  // no alignment is promised
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const std::uint32_t bits =
+          type == DType::kF32 ? static_cast<std::uint32_t>(i) * 65'537U : static_cast<std::uint32_t>(i);
+      std::memcpy(data + i * size_of(type), &bits, size_of(type));
+    }
+    std::vector<float> many(kCount);
+    load_as_floats(data, type, many);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(many[i]),
+                std::bit_cast<std::uint32_t>(load_as_float(data, type, static_cast<std::int64_t>(i))))
+          << name_of(type) << " " << i;
+    }
+  }
 }
 
 }  // namespace
