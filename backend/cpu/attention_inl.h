@@ -29,134 +29,189 @@ void attention_begin(float* state, std::int64_t head_dim) {
   }
 }
 
+/// Vectors of keys that a tile of queries takes at a time: the most, out of 4, 2 and 1, for which its sums stay in registers beside the keys
+/// and one component of a query.
+template <typename V>
+constexpr int score_vectors(int queries) {
+  int vectors = kKeyVectors;
+  while (vectors > 1 && queries * vectors + (queries > 1 ? vectors : 0) + 1 > V::kRegisters) {
+    vectors /= 2;
+  }
+  return vectors;
+}
+
+/// The same for chains of values, beside one slot's values and one weight.
+template <typename V>
+constexpr int value_chains(int queries, int vectors) {
+  int chains = kValueChains;
+  while (chains > 1 && queries * chains * vectors + vectors + 1 > V::kRegisters) {
+    chains /= 2;
+  }
+  return chains;
+}
+
 /// weights[query] = q . K, unscaled; all lanes of the block.
 template <typename V, int kQueries>
 void attention_scores(const float* keys, std::int64_t head_dim, const AttentionQuery* queries,
                       float (*weights)[kKeyBlock]) {
-  V sum[kQueries][kKeyVectors];
+  constexpr int kVectors = score_vectors<V>(kQueries);
+  for (std::int64_t slot = 0; slot < kKeyBlock; slot += kVectors * kLanes) {
+    V sum[kQueries][kVectors];
 #pragma GCC unroll 16
-  for (int q = 0; q < kQueries; ++q) {
+    for (int q = 0; q < kQueries; ++q) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kKeyVectors; ++v) {
-      sum[q][v] = V(0.0F);
+      for (int v = 0; v < kVectors; ++v) {
+        sum[q][v] = V(0.0F);
+      }
     }
-  }
-  for (std::int64_t i = 0; i < head_dim; ++i) {
-    const float* key = keys + i * kKeyBlock;
-    V k[kKeyVectors];
+    for (std::int64_t i = 0; i < head_dim; ++i) {
+      const float* key = keys + i * kKeyBlock + slot;
+      V k[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kKeyVectors; ++v) {
-      k[v] = V::load(key + v * kLanes);
+      for (int v = 0; v < kVectors; ++v) {
+        k[v] = V::load(key + v * kLanes);
+      }
+#pragma GCC unroll 16
+      for (int q = 0; q < kQueries; ++q) {
+        const V component(queries[q].q[i]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          sum[q][v] = fused(component, k[v], sum[q][v]);
+        }
+      }
     }
 #pragma GCC unroll 16
     for (int q = 0; q < kQueries; ++q) {
-      const V component(queries[q].q[i]);
 #pragma GCC unroll 16
-      for (int v = 0; v < kKeyVectors; ++v) {
-        sum[q][v] = fused(component, k[v], sum[q][v]);
+      for (int v = 0; v < kVectors; ++v) {
+        sum[q][v].store(weights[q] + slot + v * kLanes);
       }
     }
   }
-#pragma GCC unroll 16
+}
+
+/// Turns scores into weights exp(scale * score - largest) and rescales the sums; factors[query] is what the values want too.
+template <typename V, int kQueries>
+void attention_weights(const AttentionQuery* queries, float scale, float (*weights)[kKeyBlock], float* factors) {
+  static_assert(kQueries <= kLanes);
+  const V lowest(-__builtin_inff());
+  V score[kQueries][kKeyVectors];
+  float largest[kQueries];
+  V(0.0F).store(factors);
   for (int q = 0; q < kQueries; ++q) {
 #pragma GCC unroll 16
     for (int v = 0; v < kKeyVectors; ++v) {
-      sum[q][v].store(weights[q] + v * kLanes);
+      const std::int64_t left = queries[q].count - v * kLanes;
+      score[q][v] = select(V::first(left < 0 ? 0 : left), V::load(weights[q] + v * kLanes) * V(scale), lowest);
     }
+    const float before = queries[q].state[0];
+    const float block = tree_max(max(max(score[q][0], score[q][1]), max(score[q][2], score[q][3])));
+    largest[q] = before < block ? block : before;
+    queries[q].state[0] = largest[q];
+    factors[q] = before - largest[q];
+  }
+  // One query's would have to be read back from where it was just stored.
+  elementary::exp(kQueries == 1 ? V(factors[0]) : V::load(factors)).store(factors);
+  for (int q = 0; q < kQueries; ++q) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kKeyVectors; ++v) {
+      score[q][v] = elementary::exp(score[q][v] - V(largest[q]));
+      score[q][v].store(weights[q] + v * kLanes);
+    }
+    float* sum = queries[q].state + kStateSum;
+    fused(V::load(sum), V(factors[q]), (score[q][0] + score[q][1]) + (score[q][2] + score[q][3])).store(sum);
   }
 }
 
-/// Turns scores into weights exp(scale * score - largest) and rescales the sum; returns the factor that the values want too.
-template <typename V>
-V attention_weights(const AttentionQuery& query, float scale, float* weights) {
-  const V lowest(-__builtin_inff());
-  V score[kKeyVectors];
-#pragma GCC unroll 16
-  for (int v = 0; v < kKeyVectors; ++v) {
-    const std::int64_t left = query.count - v * kLanes;
-    score[v] = select(V::first(left < 0 ? 0 : left), V::load(weights + v * kLanes) * V(scale), lowest);
-  }
-  const float before = query.state[0];
-  const float block = tree_max(max(max(score[0], score[1]), max(score[2], score[3])));
-  const float largest = before < block ? block : before;
-  query.state[0] = largest;
-  const V factor = elementary::exp(V(before - largest));
-#pragma GCC unroll 16
-  for (int v = 0; v < kKeyVectors; ++v) {
-    score[v] = elementary::exp(score[v] - V(largest));
-    score[v].store(weights + v * kLanes);
-  }
-  float* sum = query.state + kStateSum;
-  fused(V::load(sum), factor, (score[0] + score[1]) + (score[2] + score[3])).store(sum);
-  return factor;
-}
-
-/// state.values[column ...] = state.values * factor + weights . V, for kVectors vectors of columns and queries that see `count` keys.
-template <typename V, int kQueries, int kVectors>
-void attention_values(const float* values, std::int64_t stride, std::int64_t column, std::int64_t count,
-                      const AttentionQuery* queries, const float (*weights)[kKeyBlock], const V* factors) {
-  V sum[kQueries][kValueChains][kVectors];
+/// sums[query][chain] = weights . V over the slots chain, chain + 4, chain + 8, ... that the query sees, for kChains chains. Always inlined: a
+/// call would send the sums of a single query through memory.
+template <typename V, int kQueries, int kChains, int kVectors>
+__attribute__((always_inline)) inline void attention_value_chains(const float* values, std::int64_t stride,
+                                                                  int first_chain, const AttentionQuery* queries,
+                                                                  const float (*weights)[kKeyBlock],
+                                                                  V (*sums)[kValueChains][kVectors]) {
+  V sum[kQueries][kChains][kVectors];
 #pragma GCC unroll 16
   for (int q = 0; q < kQueries; ++q) {
 #pragma GCC unroll 16
-    for (int c = 0; c < kValueChains; ++c) {
+    for (int c = 0; c < kChains; ++c) {
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
         sum[q][c][v] = V(0.0F);
       }
     }
   }
-  const auto take = [&](std::int64_t slot, int chain) __attribute__((always_inline)) {
-    V value[kVectors];
+  std::int64_t fewest = queries[0].count;
+  std::int64_t most = queries[0].count;
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      value[v] = V::load(values + slot * stride + column + v * kLanes);
-    }
+  for (int q = 1; q < kQueries; ++q) {
+    fewest = fewest < queries[q].count ? fewest : queries[q].count;
+    most = most < queries[q].count ? queries[q].count : most;
+  }
+  std::int64_t slot = first_chain;
+  for (; slot - first_chain + kValueChains <= fewest; slot += kValueChains) {
 #pragma GCC unroll 16
-    for (int q = 0; q < kQueries; ++q) {
-      const V weight(weights[q][slot]);
+    for (int c = 0; c < kChains; ++c) {
+      V value[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
-        sum[q][chain][v] = fused(weight, value[v], sum[q][chain][v]);
+        value[v] = V::load(values + (slot + c) * stride + v * kLanes);
+      }
+#pragma GCC unroll 16
+      for (int q = 0; q < kQueries; ++q) {
+        const V weight(weights[q][slot + c]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          sum[q][c][v] = fused(weight, value[v], sum[q][c][v]);
+        }
       }
     }
-  };
-  std::int64_t slot = 0;
-  for (; slot + kValueChains <= count; slot += kValueChains) {
-    take(slot, 0);
-    take(slot + 1, 1);
-    take(slot + 2, 2);
-    take(slot + 3, 3);
   }
-  if (slot < count) {
-    take(slot, 0);
+  // Slots that some queries see: a sum stays as it is, whatever lies there, and adding a weight of zero would not do.
+  for (; slot < most; slot += kValueChains) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+#pragma GCC unroll 16
+      for (int q = 0; q < kQueries; ++q) {
+        const V weight(weights[q][slot + c]);
+        const auto seen = V::first(slot + c < queries[q].count ? kLanes : 0);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          const V value = V::load(values + (slot + c) * stride + v * kLanes);
+          sum[q][c][v] = select(seen, fused(weight, value, sum[q][c][v]), sum[q][c][v]);
+        }
+      }
+    }
   }
-  if (slot + 1 < count) {
-    take(slot + 1, 1);
+#pragma GCC unroll 16
+  for (int q = 0; q < kQueries; ++q) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        sums[q][first_chain + c][v] = sum[q][c][v];
+      }
+    }
   }
-  if (slot + 2 < count) {
-    take(slot + 2, 2);
+}
+
+/// state.values[column ...] = state.values * factor + weights . V, for kVectors vectors of columns.
+template <typename V, int kQueries, int kVectors>
+void attention_values(const float* values, std::int64_t stride, std::int64_t column, const AttentionQuery* queries,
+                      const float (*weights)[kKeyBlock], const float* factors) {
+  constexpr int kChains = value_chains<V>(kQueries, kVectors);
+  V sum[kQueries][kValueChains][kVectors];
+#pragma GCC unroll 16
+  for (int chain = 0; chain < kValueChains; chain += kChains) {
+    attention_value_chains<V, kQueries, kChains, kVectors>(values + column, stride, chain, queries, weights, sum);
   }
 #pragma GCC unroll 16
   for (int q = 0; q < kQueries; ++q) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       float* state = queries[q].state + kStateValues + column + v * kLanes;
-      fused(V::load(state), factors[q], (sum[q][0][v] + sum[q][1][v]) + (sum[q][2][v] + sum[q][3][v])).store(state);
+      fused(V::load(state), V(factors[q]), (sum[q][0][v] + sum[q][1][v]) + (sum[q][2][v] + sum[q][3][v])).store(state);
     }
-  }
-}
-
-template <typename V, int kQueries>
-void attention_all_columns(const float* values, std::int64_t head_dim, std::int64_t count,
-                           const AttentionQuery* queries, const float (*weights)[kKeyBlock], const V* factors) {
-  const std::int64_t stride = padded_head_dim(head_dim);
-  std::int64_t column = 0;
-  for (; column + V::kValueTile * kLanes <= stride; column += V::kValueTile * kLanes) {
-    attention_values<V, kQueries, V::kValueTile>(values, stride, column, count, queries, weights, factors);
-  }
-  for (; column < stride; column += kLanes) {
-    attention_values<V, kQueries, 1>(values, stride, column, count, queries, weights, factors);
   }
 }
 
@@ -164,42 +219,41 @@ template <typename V, int kQueries>
 void attention_tile(const float* keys, const float* values, std::int64_t head_dim, float scale,
                     const AttentionQuery* queries) {
   alignas(64) float weights[kQueries][kKeyBlock];
-  V factors[kQueries];
+  alignas(64) float factors[kLanes];
   attention_scores<V, kQueries>(keys, head_dim, queries, weights);
-  for (int q = 0; q < kQueries; ++q) {
-    factors[q] = attention_weights<V>(queries[q], scale, weights[q]);
+  attention_weights<V, kQueries>(queries, scale, weights, factors);
+  const std::int64_t stride = padded_head_dim(head_dim);
+  std::int64_t column = 0;
+  for (; column + V::kValueTile * kLanes <= stride; column += V::kValueTile * kLanes) {
+    attention_values<V, kQueries, V::kValueTile>(values, stride, column, queries, weights, factors);
   }
-  int q = 0;
-  if constexpr (kQueries > 1) {
-    for (; q + 1 < kQueries; q += 2) {
-      if (queries[q].count == queries[q + 1].count) {
-        attention_all_columns<V, 2>(values, head_dim, queries[q].count, queries + q, weights + q, factors + q);
-      } else {
-        attention_all_columns<V, 1>(values, head_dim, queries[q].count, queries + q, weights + q, factors + q);
-        attention_all_columns<V, 1>(values, head_dim, queries[q + 1].count, queries + q + 1, weights + q + 1,
-                                    factors + q + 1);
-      }
+  for (; column < stride; column += kLanes) {
+    attention_values<V, kQueries, 1>(values, stride, column, queries, weights, factors);
+  }
+}
+
+/// One tile of 1 to kMost queries.
+template <typename V, int kMost>
+void attention_tile_of(std::int64_t count, const float* keys, const float* values, std::int64_t head_dim, float scale,
+                       const AttentionQuery* queries) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) {
+      attention_tile_of<V, kMost - 1>(count, keys, values, head_dim, scale, queries);
+      return;
     }
   }
-  for (; q < kQueries; ++q) {
-    attention_all_columns<V, 1>(values, head_dim, queries[q].count, queries + q, weights + q, factors + q);
-  }
+  attention_tile<V, kMost>(keys, values, head_dim, scale, queries);
 }
 
 template <typename V>
 void attention_block(const float* keys, const float* values, std::int64_t head_dim, float scale,
                      const AttentionQuery* queries, std::int64_t query_count) {
-  std::int64_t q = 0;
-  if constexpr (V::kQueryTile >= 4) {
-    for (; q + 4 <= query_count; q += 4) {
-      attention_tile<V, 4>(keys, values, head_dim, scale, queries + q);
-    }
-    for (; q + 2 <= query_count; q += 2) {
-      attention_tile<V, 2>(keys, values, head_dim, scale, queries + q);
-    }
-  }
-  for (; q < query_count; ++q) {
-    attention_tile<V, 1>(keys, values, head_dim, scale, queries + q);
+  // As few tiles as can be, and these as even as can be: nine queries are five and four, not six and three.
+  for (std::int64_t tiles = (query_count + V::kQueryTile - 1) / V::kQueryTile; tiles > 0; --tiles) {
+    const std::int64_t count = (query_count + tiles - 1) / tiles;
+    attention_tile_of<V, V::kQueryTile>(count, keys, values, head_dim, scale, queries);
+    queries += count;
+    query_count -= count;
   }
 }
 

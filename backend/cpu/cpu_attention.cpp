@@ -101,42 +101,50 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
     }
   };
 
+  const auto add_row = [&](std::int64_t row, std::int64_t visible, std::int64_t& count) {
+    for_heads(row, [&](std::int64_t head, float* state) {
+      scratch.queries[count++] = {pass.q.row(row) + head * dim, state, visible};
+    });
+  };
+  const auto attend = [&](const float* keys, const float* values, std::int64_t count) {
+    ops_.attention_block(keys, values, dim, pass.scale, scratch.queries.data(), count);
+  };
+  const auto attend_cached = [&](std::int64_t block, std::int64_t count) {
+    attend(pass.kv.keys(pass.layer, kv_index, block), pass.kv.values(pass.layer, kv_index, block), count);
+  };
+
   std::int64_t most_keys = 0;
+  std::int64_t all = 0;
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
     for_heads(r, [&](std::int64_t, float* state) { ops_.attention_begin(state, dim); });
+    add_row(r, kKeyBlock, all);
     most_keys = std::max(most_keys, first_slot + depth_[r] + 1);
   }
+  // The blocks that end before the pass: every query sees them whole.
+  const std::int64_t whole = first_slot / kKeyBlock;
+  for (std::int64_t block = 0; block < whole; ++block) {
+    attend_cached(block, all);
+  }
 
-  for (std::int64_t block = 0; block * kKeyBlock < most_keys; ++block) {
-    const float* keys = pass.kv.keys(pass.layer, kv_index, block);
-    const float* values = pass.kv.values(pass.layer, kv_index, block);
+  for (std::int64_t block = whole; block * kKeyBlock < most_keys; ++block) {
+    const auto visible = [&](std::int64_t row) {
+      return std::min(kKeyBlock, first_slot + depth_[row] + 1 - block * kKeyBlock);
+    };
     std::int64_t shared = 0;  // queries that read the block as it lies in the cache
-    const auto flush = [&](const float* k, const float* v, std::int64_t& count) {
-      ops_.attention_block(k, v, dim, pass.scale, scratch.queries.data(), count);
-      count = 0;
-    };
-    const auto add_row = [&](std::int64_t row, std::int64_t visible, std::int64_t& count) {
-      for_heads(row, [&](std::int64_t head, float* state) {
-        scratch.queries[count++] = {pass.q.row(row) + head * dim, state, visible};
-      });
-    };
-    const bool reaches_pass = (block + 1) * kKeyBlock > first_slot;
     for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      const std::int64_t visible = std::min(kKeyBlock, first_slot + depth_[r] + 1 - block * kKeyBlock);
-      if (visible > 0 && (in_order_[r] == 1 || !reaches_pass)) {
-        add_row(r, visible, shared);
+      if (visible(r) > 0 && in_order_[r] == 1) {
+        add_row(r, visible(r), shared);
       }
     }
     if (shared > 0) {
-      flush(keys, values, shared);
+      attend_cached(block, shared);
     }
-    for (std::int64_t r = rows.begin; reaches_pass && r < rows.end; ++r) {
-      const std::int64_t visible = std::min(kKeyBlock, first_slot + depth_[r] + 1 - block * kKeyBlock);
-      if (visible > 0 && in_order_[r] == 0) {
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      if (visible(r) > 0 && in_order_[r] == 0) {
         std::int64_t own = 0;
         gather(pass, kv_index, r, block, scratch);
-        add_row(r, visible, own);
-        flush(scratch.keys.data(), scratch.values.data(), own);
+        add_row(r, visible(r), own);
+        attend(scratch.keys.data(), scratch.values.data(), own);
       }
     }
   }

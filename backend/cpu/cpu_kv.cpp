@@ -32,13 +32,21 @@ float* CpuKv::value(std::int64_t layer, std::int64_t head, std::int64_t slot) {
 void CpuKv::append(std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values) {
   check(first_slot >= 0 && first_slot + keys.rows <= shape_.capacity, "appended rows do not fit the KV store");
   const std::int64_t dim = shape_.head_dim;
-  for (std::int64_t r = 0; r < keys.rows; ++r) {
-    for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
-      const float* from = keys.row(r) + head * dim;
-      float* to = key(layer, head, first_slot + r);
+  for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+    for (std::int64_t begin = 0; begin < keys.rows;) {
+      const std::int64_t slot = first_slot + begin;
+      const std::int64_t end = std::min(keys.rows, begin + kKeyBlock - slot % kKeyBlock);
+      float* to = key(layer, head, slot);
+      // All rows of a component in turn: they share a cache line, which is seldom at hand.
       for (std::int64_t i = 0; i < dim; ++i) {
-        to[i * kKeyBlock] = from[i];
+        const float* from = keys.row(begin) + head * dim + i;
+        for (std::int64_t r = begin; r < end; ++r, from += keys.stride) {
+          to[i * kKeyBlock + r - begin] = *from;
+        }
       }
+      begin = end;
+    }
+    for (std::int64_t r = 0; r < values.rows; ++r) {
       std::copy_n(values.row(r) + head * dim, dim, value(layer, head, first_slot + r));
     }
   }

@@ -12,8 +12,9 @@ struct Mask {
 };
 
 struct Lanes {
-  static constexpr int kQueryTile = 1;
+  static constexpr int kQueryTile = 6;
   static constexpr int kValueTile = 1;
+  static constexpr int kRegisters = 8;
 
   __m256 low, high;
 

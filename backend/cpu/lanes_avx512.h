@@ -12,8 +12,9 @@ struct Mask {
 };
 
 struct Lanes {
-  static constexpr int kQueryTile = 4;
+  static constexpr int kQueryTile = 6;
   static constexpr int kValueTile = 2;
+  static constexpr int kRegisters = 32;
 
   __m512 v;
 

@@ -12,9 +12,11 @@ struct Mask {
 };
 
 struct Lanes {
-  /// Queries that share one read of a block of keys, and vectors of a value row that are summed at a time (attention_inl.h).
+  /// Blocking of attention_inl.h, which no result depends on: the most queries that share one read of a block of keys, the vectors of a
+  /// value row that are summed at a time, and how many Lanes the registers hold.
   static constexpr int kQueryTile = 1;
   static constexpr int kValueTile = 1;
+  static constexpr int kRegisters = 16;
 
   float lane[16];
 

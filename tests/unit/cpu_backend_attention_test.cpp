@@ -130,6 +130,18 @@ TEST_P(CpuAttentionTest, GroupedQueriesAndManyRows) {
   }
 }
 
+// However many queries read a block together, each has the bits of the scalar form, which takes them one by one.
+TEST_P(CpuAttentionTest, EveryNumberOfRows) {
+  for (std::int64_t rows = 1; rows <= 17; ++rows) {
+    for (const std::int64_t head_dim : {32, 48}) {
+      for (const std::int64_t committed : {0, 59, 64, 200}) {
+        SCOPED_TRACE(testing::Message() << committed << " + " << rows << ", " << head_dim);
+        expect_like_reference({.head_dim = head_dim, .committed = committed, .parent = chain_of(rows)});
+      }
+    }
+  }
+}
+
 TEST_P(CpuAttentionTest, Trees) {
   const std::vector<std::vector<std::int32_t>> trees = {
       {-1, -1, -1}, {-1, 0, 0, 1, 1, 2}, {-1, -1, 0, 2, 1, 4, 3, 3}, {-1, 0, 1, 1, 1, 4, 5, 0}};
@@ -189,6 +201,34 @@ TEST_P(CpuAttentionTest, WhatLiesInDroppedSlotsDoesNotMatter) {
     const Matrix q = c.queries();
     cpu.attention(q.view(), *kv, 0, {position, c.parent, c.committed}, c.kv_head(), c.scale(), out.view(), stream);
     EXPECT_EQ(out.all(), clean.all()) << poison;
+  }
+}
+
+// A weight of zero would not do: zero times a later row's infinity is no number.
+TEST_P(CpuAttentionTest, WhatLaterRowsHoldDoesNotMatter) {
+  for (std::int64_t rows = 2; rows <= 17; ++rows) {
+    for (const std::int64_t committed : {0, 57, 60, 63, 130}) {
+      SCOPED_TRACE(testing::Message() << committed << " + " << rows);
+      const Case c{.head_dim = 35, .committed = committed, .parent = chain_of(rows)};
+      const Matrix q = c.queries();
+      const Matrix clean_keys = c.keys();
+      const Matrix clean_values = c.values();
+      const Matrix clean = run(cpu, c, q, clean_keys, clean_values);
+      for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        for (std::int64_t first = 1; first < rows; ++first) {
+          Matrix keys = clean_keys;
+          Matrix values = clean_values;
+          for (std::int64_t slot = committed + first; slot < c.slots(); ++slot) {
+            std::fill_n(keys.view().row(slot), keys.cols(), poison);
+            std::fill_n(values.view().row(slot), values.cols(), poison);
+          }
+          const Matrix out = run(cpu, c, q, keys, values);
+          for (std::int64_t r = 0; r < first; ++r) {
+            ASSERT_EQ(out.row(r), clean.row(r)) << "row " << r << " and " << poison << " from row " << first << " on";
+          }
+        }
+      }
+    }
   }
 }
 
