@@ -4,7 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <climits>
 #include <ctime>
 
 namespace specdec {
@@ -20,8 +19,16 @@ void Doorbell::ring() {
     return;
   }
   rings_.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &rings_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  wake(1);
 }
+
+void Doorbell::pass_on() {
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) {
+    wake(2);
+  }
+}
+
+void Doorbell::wake(int sleepers) { syscall(SYS_futex, &rings_, FUTEX_WAKE, sleepers, nullptr, nullptr, 0); }
 
 void Doorbell::sleep(std::uint32_t heard, std::chrono::nanoseconds at_most) {
   const auto whole = std::chrono::duration_cast<std::chrono::seconds>(at_most);

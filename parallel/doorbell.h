@@ -10,6 +10,9 @@ namespace specdec {
 ///
 /// No wake-up is lost: a sleeper counts itself in and looks once more, a writer writes and then looks at the count, all
 /// with sequential consistency. A ring with nobody asleep costs one load.
+///
+/// A ring wakes one sleeper, and each that has woken wakes two more: to wake is a system call of microseconds each, and whoever rings, rank 0
+/// with a round's message say, has work to do. So all who sleep at a bell at one time must wait for the same ring.
 class alignas(128) Doorbell {
  public:
   /// To be called after the seq_cst store that makes a sleeper's `ready` true.
@@ -26,10 +29,16 @@ class alignas(128) Doorbell {
         sleep(heard, at_most);
       }
       sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+      if (ready()) {
+        pass_on();
+        return;
+      }
     }
   }
 
  private:
+  void pass_on();
+  void wake(int sleepers);
   /// Until a ring after the `heard`-th, or for `at_most`.
   void sleep(std::uint32_t heard, std::chrono::nanoseconds at_most);
 

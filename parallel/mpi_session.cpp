@@ -19,6 +19,7 @@
 #include "parallel/mpi_variable.h"
 #include "parallel/network_interface.h"
 #include "parallel/peer.h"
+#include "parallel/scoped_comm.h"
 #include "parallel/transports.h"
 
 namespace specdec {
@@ -43,11 +44,11 @@ std::vector<std::string> host_names(int size) {
 }
 
 bool on_one_host(int size) {
-  MPI_Comm host = MPI_COMM_NULL;
-  mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  ScopedComm host;
+  mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, host.out()),
+            "MPI_Comm_split_type");
   int on_host = 0;
-  MPI_Comm_size(host, &on_host);
-  MPI_Comm_free(&host);
+  MPI_Comm_size(host.get(), &on_host);
   const int alone = on_host == size ? 1 : 0;
   int all_alone = 0;
   mpi_check(MPI_Allreduce(&alone, &all_alone, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
@@ -145,20 +146,20 @@ int MpiSession::world_handle() const { return MPI_Comm_c2f(MPI_COMM_WORLD); }
 
 /// Ranks of one host become neighbours, whatever the mapping of ranks to hosts was: hosts in the order of their lowest rank, so that
 /// rank 0 stays the first.
-std::unique_ptr<Communicator> MpiSession::world(std::string_view transport) { return split(transport, 0); }
+std::unique_ptr<Communicator> MpiSession::world(std::string_view transport, std::string_view place) {
+  return split(transport, 0, place);
+}
 
-std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int color) {
+std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int color, std::string_view place) {
   const InCollective guard(progress_);
-  MPI_Comm part = MPI_COMM_NULL;
+  ScopedComm part;
   const auto host = std::ranges::find(hosts_, hosts_[rank_]) - hosts_.begin();
   const int key = static_cast<int>(host) * size_ + rank_;
-  mpi_check(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
-  if (part == MPI_COMM_NULL) {
+  mpi_check(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, part.out()), "MPI_Comm_split");
+  if (part.get() == MPI_COMM_NULL) {
     return nullptr;
   }
-  std::unique_ptr<Communicator> communicator = make_communicator(transport, MPI_Comm_c2f(part), progress_);
-  MPI_Comm_free(&part);
-  return communicator;
+  return make_communicator(transport, MPI_Comm_c2f(part.get()), progress_, place);
 }
 
 }  // namespace specdec

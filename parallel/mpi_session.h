@@ -20,6 +20,9 @@ namespace specdec {
 /// everything below gets communicators. Works without mpirun too, as a job of one rank.
 class MpiSession {
  public:
+  /// Where a transport is named, unless a caller says otherwise: what errors begin with.
+  static constexpr std::string_view kTransportKey = "parallel.transport";
+
   /// `program` stands before every message on stderr. MPI reads its own arguments from argc, argv. A start that takes longer than
   /// StartGuard::limit() ends the process.
   MpiSession(int& argc, char**& argv, std::string program);
@@ -42,10 +45,10 @@ class MpiSession {
 
   /// All ranks, over `transport` (transports.h), those of one host next to each other and rank 0 first. Throws kBadInput
   /// for a transport that there is not, on every rank. Collective.
-  std::unique_ptr<Communicator> world(std::string_view transport);
+  std::unique_ptr<Communicator> world(std::string_view transport, std::string_view place = kTransportKey);
   /// As world(), for the ranks that give the same `color` >= 0; null for color < 0.
   /// Collective over all ranks.
-  std::unique_ptr<Communicator> split(std::string_view transport, int color);
+  std::unique_ptr<Communicator> split(std::string_view transport, int color, std::string_view place = kTransportKey);
 
   /// MPI_COMM_WORLD as MPI_Comm_c2f gives it, for an MpiCommunicator made by hand.
   int world_handle() const;

@@ -57,10 +57,11 @@ void in_pieces(std::size_t size, std::size_t largest, Piece&& piece) {
 /// The beginning of the region; the places follow: of every rank, and for sums, one in each half, the two side by side so that the rank
 /// that uses them has reserved them.
 struct ShmCommunicator::Layout {
-  std::array<Line, kMaxRanks> come;  // [rank] the last step that the rank has come to
-  std::array<Line, kMaxRanks> node;  // arrivals at the node of the tree whose upper half begins with this rank
-  Line combined;                     // the last step whose sum has been combined
-  std::array<Doorbell, kBells> bells;
+  std::array<Line, kMaxRanks> come;    // [rank] the last step that the rank has come to
+  std::array<Line, kMaxRanks> node;    // arrivals at the node of the tree whose upper half begins with this rank
+  Line combined;                       // the last step whose sum has been combined
+  std::array<Doorbell, kBells> bells;  // rung by a root, and by whoever combines the sum
+  std::array<Doorbell, kBells> bells_for_all;  // rung by the last to come
 };
 
 std::size_t ShmCommunicator::region_bytes(int ranks) {
@@ -124,16 +125,18 @@ bool ShmCommunicator::all_have_come_to(Step step) const {
 void ShmCommunicator::come() {
   layout_.come[rank_].value.store(step_, std::memory_order_seq_cst);
   if (all_have_come_to(step_)) {
-    bell(step_).ring();
+    bell_for_all(step_).ring();
   }
 }
 
 void ShmCommunicator::wait_for_all(Step step) {
-  waiter_.wait(bell(step), Waiter::Expected::kShort, [&] { return all_have_come_to(step); });
+  waiter_.wait(bell_for_all(step), Waiter::Expected::kShort, [&] { return all_have_come_to(step); });
   all_left_ = step - 1;
 }
 
 Doorbell& ShmCommunicator::bell(Step step) { return layout_.bells[step % kBells]; }
+
+Doorbell& ShmCommunicator::bell_for_all(Step step) { return layout_.bells_for_all[step % kBells]; }
 
 ShmReduction ShmCommunicator::way(std::size_t bytes) const {
   if (options_.reduction) {

@@ -86,6 +86,7 @@ class ShmCommunicator final : public Communicator {
   void wait_for_all(Step step);
 
   Doorbell& bell(Step step);
+  Doorbell& bell_for_all(Step step);
   /// Of `rank`; of the sums for rank size().
   std::byte* place(Step step, int rank) const;
   template <typename T>

@@ -12,30 +12,13 @@
 #include "parallel/host_map.h"
 #include "parallel/mpi_check.h"
 #include "parallel/mpi_communicator.h"
+#include "parallel/scoped_comm.h"
 #include "parallel/self_communicator.h"
 #include "parallel/shared_region.h"
 #include "parallel/shm_communicator.h"
 
 namespace specdec {
 namespace {
-
-/// An MPI communicator that ends with this object.
-class ScopedComm {
- public:
-  ScopedComm() = default;
-  ~ScopedComm() {
-    if (comm_ != MPI_COMM_NULL) {
-      MPI_Comm_free(&comm_);
-    }
-  }
-  ScopedComm(const ScopedComm&) = delete;
-  ScopedComm& operator=(const ScopedComm&) = delete;
-  MPI_Comm* out() { return &comm_; }
-  MPI_Comm get() const { return comm_; }
-
- private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
 
 /// For every rank the lowest rank of its host.
 std::vector<int> hosts_of(MPI_Comm comm, int rank, int size) {
@@ -74,14 +57,17 @@ std::unique_ptr<Communicator> make_hier(MPI_Comm comm, int rank, int size, int r
                                             progress);
 }
 
-[[noreturn]] void reject(std::string_view name, const std::string& where, const std::string& expected) {
-  throw_bad_input("parallel.transport: found " + std::string(name) + where + ", expected " + expected);
+/// "PLACE: found NAME with ..., expected ..."
+[[noreturn]] void reject(const std::string& found, const std::string& where, const std::string& expected) {
+  throw_bad_input(found + where + ", expected " + expected);
 }
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(std::string_view name, int handle, Progress& progress) {
+std::unique_ptr<Communicator> make_communicator(std::string_view name, int handle, Progress& progress,
+                                                std::string_view place) {
   const InCollective guard(progress);
+  const std::string found = std::string(place) + ": found " + std::string(name);
   const MPI_Comm comm = MPI_Comm_f2c(handle);
   int rank = 0;
   int size = 1;
@@ -94,18 +80,18 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
   const std::string_view transport = name != "auto" ? name : too_many ? "mpi" : choose_transport(hosts);
   if (transport == "self") {
     if (size > 1) {
-      reject(name, " with " + std::to_string(size) + " ranks",
+      reject(found, " with " + std::to_string(size) + " ranks",
              "auto, shm, hier, mpi or mpi-fast (self is for one rank)");
     }
     return std::make_unique<SelfCommunicator>(progress);
   }
   if (transport == "shm") {
     if (!one_host) {
-      reject(name, " with ranks on " + std::to_string(count_hosts(hosts)) + " hosts",
+      reject(found, " with ranks on " + std::to_string(count_hosts(hosts)) + " hosts",
              "auto, hier, mpi or mpi-fast (shm is for one host)");
     }
     if (too_many) {
-      reject(name, " with " + std::to_string(size) + " ranks on a host",
+      reject(found, " with " + std::to_string(size) + " ranks on a host",
              "auto, hier, mpi or mpi-fast (shm is for up to " + std::to_string(ShmCommunicator::kMaxRanks) + ")");
     }
     return make_shm(comm, progress);
@@ -115,7 +101,7 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
       return std::make_unique<SelfCommunicator>(progress);
     }
     if (run == 1) {
-      reject(name, " where neighbouring ranks are on different hosts", "auto, mpi or mpi-fast");
+      reject(found, " where neighbouring ranks are on different hosts", "auto, mpi or mpi-fast");
     }
     // On one host the halves of the ranks stand for two hosts, so that the transport can be tried anywhere.
     return make_hier(comm, rank, size, one_host ? run / 2 : run, progress);
@@ -124,7 +110,7 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
     return std::make_unique<MpiCommunicator>(handle, transport == "mpi" ? MpiReduction::kTree : MpiReduction::kLibrary,
                                              progress);
   }
-  reject(name, "", "auto, self, shm, hier, mpi or mpi-fast");
+  reject(found, "", "auto, self, shm, hier, mpi or mpi-fast");
 }
 
 }  // namespace specdec

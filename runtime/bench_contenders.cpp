@@ -15,20 +15,6 @@ namespace {
 constexpr const char* kLibrary = "mpi-fast";  // the transport that is MPI_Allreduce and nothing else
 constexpr std::uint64_t kJitterSeed = 1;
 
-/// A transport that does not suit is refused by the name of the config's key; here a flag asked for it.
-std::unique_ptr<Communicator> make_transport(MpiSession& session, Communicator& control, const std::string& name) {
-  return agree(control, [&] {
-    try {
-      return session.world(name);
-    } catch (const Error& error) {
-      constexpr std::string_view kKey = "parallel.transport";
-      const std::string message = error.what();
-      if (!message.starts_with(kKey)) throw;
-      throw Error(error.kind(), "--transport" + message.substr(kKey.size()), error.where());
-    }
-  });
-}
-
 std::string operation_of(const std::string& transport, DType dtype) {
   const bool library = transport == kBaselineTransport || transport == kLibrary;
   if (dtype == DType::kF32) {
@@ -43,9 +29,12 @@ std::string operation_of(const std::string& transport, DType dtype) {
 BenchContenders::BenchContenders(MpiSession& session, Communicator& control, const BenchCommand& command,
                                  const std::optional<Interconnect>& interconnect)
     : control_(control) {
-  entries_.push_back({.name = kBaselineTransport, .transport = make_transport(session, control, kLibrary), .link = {}});
+  const auto named = [&](const std::string& name) {
+    return agree(control, [&] { return session.world(name, "--transport"); });
+  };
+  entries_.push_back({.name = kBaselineTransport, .transport = named(kLibrary), .link = {}});
   for (const std::string& asked : command.transports) {
-    std::unique_ptr<Communicator> transport = make_transport(session, control, asked);
+    std::unique_ptr<Communicator> transport = named(asked);
     const std::string name(transport->transport());
     if (std::ranges::find(entries_, name, &Entry::name) != entries_.end()) continue;  // what auto stands for, perhaps
     std::unique_ptr<ModelledLink> link;

@@ -16,8 +16,8 @@ namespace {
 /// Two threads (or more) that wait for each other's numbers, as ranks do. A wake-up that is lost costs a whole limit, however fast or slow the
 /// machine is, and none may be.
 TEST(Doorbell, LosesNoWakeUp) {
-  constexpr int kThreads = 3;
-  constexpr std::uint32_t kSteps = 20'000;
+  constexpr int kThreads = 5;
+  constexpr std::uint32_t kSteps = 10'000;
   constexpr std::chrono::seconds kForEver{20};
   struct alignas(128) Number {
     std::atomic<std::uint32_t> value{0};

@@ -3,10 +3,12 @@
 /// seeds were drawn anew; with the fixed seeds they pass or fail for good.
 #include <gtest/gtest.h>
 
-#include "parallel/thread_communicator.h"
+#include <thread>
+
 #include "tests/support/decode_harness.h"
 #include "tests/support/enumerated_distribution.h"
 #include "tests/support/random_model.h"
+#include "tests/support/shm_ranks.h"
 
 namespace specdec::testing {
 namespace {
@@ -63,7 +65,7 @@ TEST_P(SamplingDistribution, FirstThreeTokens) {
   std::vector<double> triples(kBins);
   std::int64_t accepted = 0;
   std::int64_t reached = 0;
-  run_ranks(ranks, [&](Communicator& group) {
+  run_over_shm(ranks, {.cores = static_cast<int>(std::thread::hardware_concurrency())}, [&](Communicator& group) {
     DecodeRank rank(group, settings);
     for (std::int64_t i = 0; i < kSamples; ++i) {
       const DecodeResult sample = rank.run(settings, prompt, static_cast<std::uint32_t>(i), false);

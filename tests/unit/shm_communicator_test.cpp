@@ -4,15 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <barrier>
-#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <tuple>
-#include <vector>
 
 #include "tests/support/communicator_battery.h"
+#include "tests/support/shm_ranks.h"
 
 namespace specdec {
 namespace {
@@ -21,27 +18,11 @@ using Way = std::optional<ShmReduction>;
 constexpr int kShared = 1;  // cores: fewer than ranks
 constexpr int kOwn = 64;
 
-/// Runs body(communicator) on a thread a rank. Checks inside must not throw: the other ranks would wait for ever.
-void run_over_shm(int ranks, const ShmOptions& options, const std::function<void(Communicator&)>& body) {
-  const auto region =
-      std::make_shared<SharedRegion>(SharedRegion::of_this_process(specdec::ShmCommunicator::region_bytes(ranks)));
-  std::barrier made(ranks);
-  std::vector<std::jthread> threads;
-  for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      Progress progress;
-      specdec::ShmCommunicator group(region, r, ranks, progress, options);
-      made.arrive_and_wait();
-      body(group);
-    });
-  }
-}
-
-class ShmCommunicator : public testing::TestWithParam<std::tuple<int, Way, int>> {
+class ShmCommunicator : public ::testing::TestWithParam<std::tuple<int, Way, int>> {
  protected:
   static void run(const std::function<void(Communicator&)>& body) {
     const auto [ranks, way, cores] = GetParam();
-    run_over_shm(ranks, {.cores = cores, .reduction = way}, body);
+    testing::run_over_shm(ranks, {.cores = cores, .reduction = way}, body);
   }
 };
 
@@ -62,13 +43,13 @@ TEST_P(ShmCommunicator, OperationsInAnyOrder) {
 TEST(ShmSteps, WrapAround) {
   for (const auto way : {ShmReduction::kCombine, ShmReduction::kOneShot, ShmReduction::kTwoShot}) {
     for (const int ranks : {2, 5}) {
-      run_over_shm(ranks, {.cores = kShared, .reduction = way, .first_step = 0xffffffffU - 40},
-                   [](Communicator& group) { battery::expect_any_order(group, 200, 1 << 16); });
+      testing::run_over_shm(ranks, {.cores = kShared, .reduction = way, .first_step = 0xffffffffU - 40},
+                            [](Communicator& group) { battery::expect_any_order(group, 200, 1 << 16); });
     }
   }
 }
 
-std::string name(const testing::TestParamInfo<std::tuple<int, Way, int>>& info) {
+std::string name(const ::testing::TestParamInfo<std::tuple<int, Way, int>>& info) {
   const auto [ranks, way, cores] = info.param;
   const std::string by = !way                             ? "any"
                          : *way == ShmReduction::kCombine ? "combine"
@@ -78,16 +59,18 @@ std::string name(const testing::TestParamInfo<std::tuple<int, Way, int>>& info) 
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShmCommunicator,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
-                                          testing::Values(Way{ShmReduction::kCombine}, Way{ShmReduction::kOneShot},
-                                                          Way{ShmReduction::kTwoShot}),
-                                          testing::Values(kShared)),
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 8),
+                                            ::testing::Values(Way{ShmReduction::kCombine}, Way{ShmReduction::kOneShot},
+                                                              Way{ShmReduction::kTwoShot}),
+                                            ::testing::Values(kShared)),
                          name);
 INSTANTIATE_TEST_SUITE_P(SharedCores, ShmCommunicator,
-                         testing::Combine(testing::Values(3, 8), testing::Values(Way{}), testing::Values(kShared)),
+                         ::testing::Combine(::testing::Values(3, 8), ::testing::Values(Way{}),
+                                            ::testing::Values(kShared)),
                          name);
 INSTANTIATE_TEST_SUITE_P(OwnCores, ShmCommunicator,
-                         testing::Combine(testing::Values(2, 3), testing::Values(Way{}), testing::Values(kOwn)), name);
+                         ::testing::Combine(::testing::Values(2, 3), ::testing::Values(Way{}), ::testing::Values(kOwn)),
+                         name);
 
 }  // namespace
 }  // namespace specdec
