@@ -172,9 +172,13 @@ void ShmCommunicator::combine(std::span<T> data) {
   in_pieces(data.size(), kPlaceBytes / sizeof(T), [&](std::size_t offset, std::size_t count) {
     const std::span<T> piece = data.subspan(offset, count);
     begin_step();
-    std::ranges::copy(piece, elements<T>(step_, rank_, count).begin());
+    std::span<const T> payload = piece;
+    if (!sibling_has_come()) {  // else nobody but this rank will read the payload
+      payload = elements<T>(step_, rank_, count);
+      std::ranges::copy(piece, elements<T>(step_, rank_, count).begin());
+    }
     layout_.come[rank_].value.store(step_, std::memory_order_release);  // nobody sleeps for it: all wait for `combined`
-    if (climb<T>(count)) {
+    if (climb(payload)) {
       layout_.combined.value.store(step_, std::memory_order_seq_cst);
       bell(step_).ring();
     } else {
@@ -183,12 +187,27 @@ void ShmCommunicator::combine(std::span<T> data) {
     }
     all_left_ = step_ - 1;
     const std::array<std::span<const T>, 1> sum = {elements<T>(step_, 0, count)};
-    tree_sum(sum, piece, place(step_ + 1, rank_));
+    // Whoever came second will mostly do so again, and not write to its place.
+    const bool came_second = payload.data() == piece.data();
+    tree_sum(sum, piece, came_second ? nullptr : place(step_ + 1, rank_));
   });
 }
 
+/// At the first node of this rank's way up; once true it stays so until this rank comes too.
+bool ShmCommunicator::sibling_has_come() const {
+  for (int stride = 1; stride < size_; stride *= 2) {
+    const int mine = rank_ / stride * stride;
+    const int sibling = mine ^ stride;
+    if (sibling < size_) {
+      return layout_.node[std::max(mine, sibling)].value.load(std::memory_order_acquire) % 2 == 1;
+    }
+  }
+  return false;
+}
+
 template <typename T>
-bool ShmCommunicator::climb(std::size_t count) {
+bool ShmCommunicator::climb(std::span<const T> payload) {
+  std::span<const T> my_half = payload;
   for (int stride = 1; stride < size_; stride *= 2) {
     const int mine = rank_ / stride * stride;
     const int sibling = mine ^ stride;
@@ -199,9 +218,10 @@ bool ShmCommunicator::climb(std::size_t count) {
     if (layout_.node[upper].value.fetch_add(1, std::memory_order_acq_rel) % 2 == 0) {
       return false;
     }
-    const std::span<T> sum = elements<T>(step_, lower, count);
-    const std::array<std::span<const T>, 2> halves = {sum, elements<T>(step_, upper, count)};
-    tree_sum(halves, sum);
+    const std::span<const T> other_half = elements<T>(step_, sibling, payload.size());
+    const std::span<T> sum = elements<T>(step_, lower, payload.size());
+    tree_sum(mine == lower ? std::array{my_half, other_half} : std::array{other_half, my_half}, sum);
+    my_half = sum;
   }
   return true;
 }

@@ -73,9 +73,11 @@ class ShmCommunicator final : public Communicator {
   template <typename T>
   void two_shot(std::span<T> data);
 
-  /// Adds along the tree as far as this rank comes second to its nodes; true at the top: the sum is in rank 0's place.
+  bool sibling_has_come() const;
+  /// Adds along the tree as far as this rank comes second to its nodes; true at the top: the sum is in rank 0's place. `payload`: this rank's,
+  /// in its place unless it is sure to come second.
   template <typename T>
-  bool climb(std::size_t count);
+  bool climb(std::span<const T> payload);
   void take_places(std::span<std::byte> all, std::size_t each, std::size_t offset, std::size_t count) const;
 
   /// Starts a step: returns once this rank's place of the step's half is free.
