@@ -122,14 +122,14 @@ void ParallelHead::gather_rows(ConstRows logits, std::span<float> out, Stream st
   const bool root = group_.rank() == 0;
   check(out.size() == (root ? static_cast<std::size_t>(logits.rows * vocabulary()) : 0),
         "ParallelHead::gather_rows: whole rows on rank 0, nothing elsewhere");
-  my_rows_.resize(logits.rows * shard);
-  all_rows_.resize(root ? my_rows_.size() * group_.size() : 0);
+  all_rows_.resize(logits.rows * shard * (root ? group_.size() : 1));
+  const std::span<float> mine = std::span(all_rows_).first(logits.rows * shard);  // on rank 0 in its place among all
   for (std::int64_t r = 0; r < logits.rows; ++r) {
-    backend_.download(std::as_writable_bytes(std::span(my_rows_).subspan(r * shard, local)),
+    backend_.download(std::as_writable_bytes(mine.subspan(r * shard, local)),
                       reinterpret_cast<const std::byte*>(logits.row(r)), stream);
   }
   backend_.synchronize(stream);
-  group_.gather(bytes_of(my_rows_), writable_bytes_of(all_rows_), 0, stream);
+  group_.gather(std::as_bytes(mine), root ? writable_bytes_of(all_rows_) : std::span<std::byte>{}, 0, stream);
   if (!root) {
     return;
   }

@@ -53,7 +53,7 @@ class ParallelHead {
   // Messages, kept between calls so that none allocates after the first of its size.
   std::vector<SliceMax> my_max_, all_max_;
   std::vector<SliceSum> my_slices_, my_sums_, all_sums_;
-  std::vector<float> my_rows_, all_rows_;
+  std::vector<float> all_rows_;
 };
 
 }  // namespace specdec
