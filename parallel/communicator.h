@@ -29,7 +29,7 @@ class Communicator {
   virtual void all_reduce(std::span<float> data, Stream stream) = 0;
   /// The same with half the bytes: every addition of the tree is done in fp32 and rounded to bf16 (to nearest even).
   virtual void all_reduce(std::span<BF16> data, Stream stream) = 0;
-  /// all [size() * mine.size()] = every rank's `mine`, in rank order, on every rank.
+  /// all [size() * mine.size()] = every rank's `mine`, in rank order, on every rank. `mine` may be its own place in `all`.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) = 0;
   /// As all_gather, on rank `root` alone; `all` is ignored elsewhere and may be empty there.
   virtual void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream stream) = 0;
