@@ -17,8 +17,8 @@ inline constexpr const char* kNativeInterconnect = "native";
 inline constexpr std::array kLinkAlgorithms = {LinkAlgorithm::kRing, LinkAlgorithm::kTree, LinkAlgorithm::kOneShot};
 
 /// As written in a config and in reports.
-inline std::string name_of(const InterconnectChoice& choice) { return choice ? choice->name : kNativeInterconnect; }
+std::string name_of(const InterconnectChoice& choice);
 /// For tables: "native" or "modelled NAME".
-inline std::string label_of(const InterconnectChoice& choice) { return (choice ? "modelled " : "") + name_of(choice); }
+std::string label_of(const InterconnectChoice& choice);
 
 }  // namespace specdec
