@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -94,7 +95,8 @@ inline void load_as_floats(const std::byte* data, DType type, std::span<float> o
   };
   switch (type) {
     case DType::kF32:
-      std::memcpy(out.data(), data, out.size_bytes());
+      // Not memcpy, which must not be given the null of no elements.
+      std::copy_n(data, out.size_bytes(), std::as_writable_bytes(out).begin());
       return;
     case DType::kF16:
       halves(f16_to_float);
