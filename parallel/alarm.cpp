@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "parallel/backoff.h"
+#include "parallel/host_clock.h"
 
 namespace specdec {
 namespace {
@@ -25,19 +26,13 @@ void sleep_until(std::int64_t moment) {
 
 }  // namespace
 
-std::int64_t host_nanoseconds() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * kNanosecondsASecond + time.tv_nsec;
-}
-
 Alarm::Alarm(int ranks, int cores) : own_cores_(ranks <= cores) { Backoff::sharpen_timer(); }
 
 std::int64_t Alarm::wait(std::int64_t until, Meanwhile meanwhile) {
-  const bool may_yield = yielding_.begin_wait();
   if (until - host_nanoseconds() > kLong) {
     sleep_until(until - kWakeUp);
   }
+  const bool may_yield = yielding_.begin_wait();
   if (own_cores_) {
     if (may_yield) {
       yield_to(until - kLastLooks);
@@ -55,7 +50,7 @@ std::int64_t Alarm::wait(std::int64_t until, Meanwhile meanwhile) {
 }
 
 void Alarm::yield_to(std::int64_t until) {
-  while (host_nanoseconds() < until && yielding_.yield()) {
+  while (yielding_.now() < until && yielding_.yield()) {
   }
 }
 

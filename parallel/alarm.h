@@ -6,10 +6,7 @@
 
 namespace specdec {
 
-/// Nanoseconds by the clock that all processes of a host share.
-std::int64_t host_nanoseconds();
-
-/// Waits for a moment by that clock, some microseconds away, and is as little late as it can.
+/// Waits for a moment by host_nanoseconds(), some microseconds away, and is as little late as it can.
 ///
 /// With a core for each rank it looks at the clock to the end, and yields between looks while there is time, for whoever was put on the same
 /// core. Where ranks share cores it does nothing but yield, which brings all of them through sooner than a sleep each; but it

@@ -26,13 +26,13 @@ int common_run(std::span<const int> host) {
 
 int count_hosts(std::span<const int> host) { return static_cast<int>(std::set<int>(host.begin(), host.end()).size()); }
 
-std::string_view choose_transport(std::span<const int> host) {
+std::string_view choose_transport(std::span<const int> host, int most_sharing) {
   const auto ranks = static_cast<int>(host.size());
   const int run = common_run(host);
   if (ranks == 1) {
     return "self";
   }
-  if (run >= ranks) {
+  if (run >= ranks && ranks <= most_sharing) {
     return "shm";
   }
   return run > 1 ? "hier" : "mpi";

@@ -12,8 +12,8 @@ namespace specdec {
 int common_run(std::span<const int> host);
 int count_hosts(std::span<const int> host);
 
-/// The transport that `auto` stands for: "self" for one rank, "shm" on one host, "hier" where runs of two ranks or more
-/// are on one host each, else "mpi".
-std::string_view choose_transport(std::span<const int> host);
+/// The transport that `auto` stands for: "self" for one rank, "shm" on one host for at most `most_sharing` ranks, "hier" where runs of
+/// two ranks or more are on one host each, else "mpi".
+std::string_view choose_transport(std::span<const int> host, int most_sharing);
 
 }  // namespace specdec

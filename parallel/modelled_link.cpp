@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/common_clock.h"
+#include "parallel/host_clock.h"
 #include "parallel/host_cores.h"
 
 namespace specdec {

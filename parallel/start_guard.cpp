@@ -9,6 +9,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -45,6 +46,12 @@ bool told_to_end() {
   return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
 }
 
+std::string seconds_of(milliseconds limit) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", static_cast<double>(limit.count()) / 1000);
+  return text.data();
+}
+
 void guard(const std::stop_token& stop, const std::string& program, milliseconds limit) {
   const int rank = launched_rank();
   std::mutex mutex;
@@ -58,7 +65,7 @@ void guard(const std::stop_token& stop, const std::string& program, milliseconds
     std::array<char, 256> host{};
     gethostname(host.data(), host.size() - 1);
     const std::string line = program + ": error: rank " + std::to_string(rank) + " on " + host.data() +
-                             " waits for MPI's start since " + std::to_string(limit.count() / 1000) +
+                             " has waited for MPI to start for " + seconds_of(limit) +
                              " s: a rank is stopped or lost, or a host cannot be reached (" + kVariable + ")\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
   }

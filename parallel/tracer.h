@@ -1,12 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "parallel/host_clock.h"
 
 /// What a rank did when: `--trace` (docs/tracing.md). Whoever has something to show is handed a Tracer*, null when nobody
 /// looks: then a Span is one branch.
@@ -48,11 +49,7 @@ class Tracer {
   /// Touches its memory, 40 bytes an event.
   explicit Tracer(std::size_t capacity) : events_(capacity) {}
 
-  /// Nanoseconds of CLOCK_MONOTONIC: one clock for all processes of a host.
-  static std::int64_t now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
+  static std::int64_t now() { return host_nanoseconds(); }
 
   void add(const TraceEvent& event) {
     const std::size_t used = used_.load(std::memory_order_relaxed);

@@ -76,8 +76,7 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
   const std::vector<int> hosts = hosts_of(comm, rank, size);
   const int run = common_run(hosts);
   const bool one_host = run >= size;
-  const bool too_many = std::min(run, size) > ShmCommunicator::kMaxRanks;
-  const std::string_view transport = name != "auto" ? name : too_many ? "mpi" : choose_transport(hosts);
+  const std::string_view transport = name == "auto" ? choose_transport(hosts, ShmCommunicator::kMaxRanks) : name;
   if (transport == "self") {
     if (size > 1) {
       reject(found, " with " + std::to_string(size) + " ranks",
@@ -90,7 +89,7 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
       reject(found, " with ranks on " + std::to_string(count_hosts(hosts)) + " hosts",
              "auto, hier, mpi or mpi-fast (shm is for one host)");
     }
-    if (too_many) {
+    if (size > ShmCommunicator::kMaxRanks) {
       reject(found, " with " + std::to_string(size) + " ranks on a host",
              "auto, hier, mpi or mpi-fast (shm is for up to " + std::to_string(ShmCommunicator::kMaxRanks) + ")");
     }
@@ -104,7 +103,7 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
       reject(found, " where neighbouring ranks are on different hosts", "auto, mpi or mpi-fast");
     }
     // On one host the halves of the ranks stand for two hosts, so that the transport can be tried anywhere.
-    return make_hier(comm, rank, size, one_host ? run / 2 : run, progress);
+    return make_hier(comm, rank, size, std::min(one_host ? run / 2 : run, ShmCommunicator::kMaxRanks), progress);
   }
   if (transport == "mpi" || transport == "mpi-fast") {
     return std::make_unique<MpiCommunicator>(handle, transport == "mpi" ? MpiReduction::kTree : MpiReduction::kLibrary,

@@ -115,8 +115,8 @@ Sum<T> widest() {
 }
 
 constexpr std::size_t kFastLeaves = 8;
-constexpr std::size_t kChunk =
-    4 * kBlock;  // elements of many leaves at a time, whose sums of subtrees stay in the first-level cache
+/// Elements of many leaves at a time, whose sums of subtrees stay in the first-level cache.
+constexpr std::size_t kChunk = 4 * kBlock;
 
 /// For 1 to kFastLeaves of them.
 template <typename T>

@@ -2,19 +2,20 @@
 
 #include <sched.h>
 
-#include <chrono>
+#include "parallel/host_clock.h"
 
 namespace specdec {
 namespace {
 
 // Longer than the other ranks of the job compute between two collectives of a small model, shorter than a scheduler's slice. A wrong
 // guess costs a wake-up a wait.
-constexpr std::chrono::microseconds kForeignWork{1000};
+constexpr std::int64_t kForeignWork = 1'000'000;  // nanoseconds
 constexpr int kWaitsWithout = 64;
 
 }  // namespace
 
 bool Yielding::begin_wait() {
+  now_ = host_nanoseconds();
   if (waits_without_ == 0) {
     return true;
   }
@@ -23,9 +24,10 @@ bool Yielding::begin_wait() {
 }
 
 bool Yielding::yield() {
-  const auto gone = std::chrono::steady_clock::now();
+  const std::int64_t gone = now_;
   sched_yield();
-  if (std::chrono::steady_clock::now() - gone <= kForeignWork) {
+  now_ = host_nanoseconds();
+  if (now_ - gone <= kForeignWork) {
     return true;
   }
   waits_without_ = kWaitsWithout;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace specdec {
 
 /// Giving the core away to other ranks, for one thread that waits again and again.
@@ -13,9 +15,12 @@ class Yielding {
   bool begin_wait();
   /// Gives the core away. False: it was away for so long that this wait has to go on without.
   bool yield();
+  /// By host_nanoseconds(), when the wait began or the last yield came back, which is now but for a look or two.
+  std::int64_t now() const { return now_; }
 
  private:
   int waits_without_ = 0;  // to come
+  std::int64_t now_ = 0;
 };
 
 }  // namespace specdec

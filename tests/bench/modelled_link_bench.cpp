@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/alarm.h"
+#include "parallel/host_clock.h"
 #include "parallel/modelled_link.h"
 #include "parallel/program.h"
 #include "runtime/interconnect_load.h"

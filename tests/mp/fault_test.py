@@ -144,9 +144,9 @@ def bad_input_rank_0(options):
 
 def stopped_before_start(options):
     """No watchdog stands yet, and MPI waits for every rank; nobody can say for which."""
-    os.environ["SPECDEC_START_DEADLINE"] = "2"
+    os.environ["SPECDEC_START_DEADLINE"] = "2.5"
     for rank, speaker in ((options.ranks - 1, 0), (0, 1)):
-        provoke(options, f"stopped-first-{rank}", rf"rank {speaker} on \S+ waits for MPI's start since 2 s: a rank is stopped", [], 3)
+        provoke(options, f"stopped-first-{rank}", rf"rank {speaker} on \S+ has waited for MPI to start for 2.5 s: a rank is stopped", [], 3)
 
 
 def wrong_start_deadline(options):

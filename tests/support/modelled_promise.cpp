@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/alarm.h"
+#include "parallel/host_clock.h"
 
 namespace specdec::battery {
 namespace {

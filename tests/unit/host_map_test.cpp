@@ -20,11 +20,17 @@ TEST(HostMap, RunsAreTheLargestThatNoHostBreaks) {
 }
 
 TEST(HostMap, AutoTakesTheFastestThatSuits) {
-  EXPECT_EQ(choose_transport(Hosts{0}), "self");
-  EXPECT_EQ(choose_transport(Hosts{0, 0, 0, 0, 0}), "shm");
-  EXPECT_EQ(choose_transport(Hosts{0, 0, 2, 2, 4, 4}), "hier");
-  EXPECT_EQ(choose_transport(Hosts{0, 0, 0, 3, 3, 3}), "mpi");
-  EXPECT_EQ(choose_transport(Hosts{0, 1}), "mpi");
+  EXPECT_EQ(choose_transport(Hosts{0}, 256), "self");
+  EXPECT_EQ(choose_transport(Hosts{0, 0, 0, 0, 0}, 256), "shm");
+  EXPECT_EQ(choose_transport(Hosts{0, 0, 2, 2, 4, 4}, 256), "hier");
+  EXPECT_EQ(choose_transport(Hosts{0, 0, 0, 3, 3, 3}, 256), "mpi");
+  EXPECT_EQ(choose_transport(Hosts{0, 1}, 256), "mpi");
+}
+
+TEST(HostMap, MoreRanksThanShareMemoryAreRunsOfAHost) {
+  EXPECT_EQ(choose_transport(Hosts(256, 0), 256), "shm");
+  EXPECT_EQ(choose_transport(Hosts(257, 0), 256), "hier");
+  EXPECT_EQ(choose_transport(Hosts{0, 0, 0}, 2), "hier");
 }
 
 TEST(HostMap, CountsHosts) { EXPECT_EQ(count_hosts(Hosts{0, 1, 0, 1, 4}), 3); }
