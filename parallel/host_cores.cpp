@@ -2,24 +2,72 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
-namespace specdec {
+#include "backend/error.h"
 
-int cores_of(Communicator& group) {
+namespace specdec {
+namespace {
+
+constexpr const char* kVariable = "SPECDEC_PIN";
+
+/// The cores that each rank of `group` may run on.
+std::vector<cpu_set_t> all_cores(Communicator& group) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
   sched_getaffinity(0, sizeof mine, &mine);
   std::vector<cpu_set_t> all(group.size());
   group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), Stream{});
+  return all;
+}
+
+/// The `n`-th core of `cores`.
+int nth_core(const cpu_set_t& cores, int n) {
+  int core = 0;
+  for (; !CPU_ISSET(core, &cores) || n > 0; ++core) {
+    n -= CPU_ISSET(core, &cores) ? 1 : 0;
+  }
+  return core;
+}
+
+}  // namespace
+
+int cores_of(Communicator& group) {
   cpu_set_t together;
   CPU_ZERO(&together);
-  for (const cpu_set_t& cores : all) {
+  for (const cpu_set_t& cores : all_cores(group)) {
     CPU_OR(&together, &together, &cores);
   }
   return CPU_COUNT(&together);
+}
+
+bool pinning_wanted() {
+  const char* const text = std::getenv(kVariable);
+  const std::string_view wanted = text == nullptr || *text == '\0' ? "auto" : text;
+  if (wanted != "auto" && wanted != "none") {
+    throw_bad_input(std::string(kVariable) + ": found '" + std::string(wanted) + "', expected auto or none");
+  }
+  return wanted == "auto";
+}
+
+void deal_out_cores(Communicator& host, bool wanted) {
+  const std::vector<cpu_set_t> all = all_cores(host);
+  const cpu_set_t& cores = all.front();
+  const int count = CPU_COUNT(&cores);
+  const bool bound = std::ranges::any_of(all, [&](const cpu_set_t& other) { return !CPU_EQUAL(&other, &cores); });
+  if (!wanted || bound || count == 0 || host.size() <= count) {
+    return;
+  }
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(nth_core(cores, host.rank() % count), &own);
+  sched_setaffinity(0, sizeof own, &own);  // where it is not allowed the scheduler goes on by itself
 }
 
 }  // namespace specdec

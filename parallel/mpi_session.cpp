@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "parallel/agree.h"
+#include "parallel/host_cores.h"
 #include "parallel/mpi_check.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_variable.h"
@@ -78,6 +79,12 @@ void pass_interface_on() {
   }
 }
 
+/// Of those that nothing else reads before a mistake can be agreed on.
+void check_variables() {
+  StartGuard::limit();
+  pinning_wanted();
+}
+
 /// A variable that makes no sense is left for watch() too.
 std::chrono::milliseconds start_limit() {
   try {
@@ -92,7 +99,7 @@ std::vector<Peer> contact_peers(int rank, const std::vector<std::string>& hosts,
   const int size = static_cast<int>(hosts.size());
   std::vector<Peer> peers;
   if (size == 1) {
-    StartGuard::limit();
+    check_variables();
     return peers;
   }
   PeerEndpoint endpoint;
@@ -102,7 +109,7 @@ std::vector<Peer> contact_peers(int rank, const std::vector<std::string>& hosts,
   const bool one_host = on_one_host(size);
   MpiCommunicator world(MPI_Comm_c2f(MPI_COMM_WORLD), MpiReduction::kTree, progress);
   const auto address = agree(world, [&] {
-    StartGuard::limit();
+    check_variables();
     return control_address(one_host, hosts[rank]);
   });
   if (rank == 0) {
@@ -135,6 +142,19 @@ void MpiSession::watch() {
   watchdog_ =
       std::make_unique<Watchdog>(signals_, progress_, program_, rank_, hosts_, contact_peers(rank_, hosts_, progress_));
   guard_.reset();
+  if (size_ > 1) {
+    pin();
+  }
+}
+
+/// Once the watchdog's threads are there: they run wherever there is room.
+void MpiSession::pin() {
+  const InCollective guard(progress_);
+  ScopedComm host;
+  mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, host.out()),
+            "MPI_Comm_split_type");
+  MpiCommunicator group(MPI_Comm_c2f(host.get()), MpiReduction::kTree, progress_);
+  deal_out_cores(group, pinning_wanted());
 }
 
 MpiSession::~MpiSession() {

@@ -28,7 +28,7 @@ class MpiSession {
   MpiSession(int& argc, char**& argv, std::string program);
   /// Starts the watchdog, before anything else is done with the session. With several hosts its sockets are bound to the interface that
   /// SPECDEC_INTERFACE names, or else Open MPI's btl_tcp_if_include (docs/several-hosts.md); throws AgreedError (kBadInput) for one that
-  /// a host does not have. Collective.
+  /// a host does not have. Then ranks that share the cores of a host are bound to one each (host_cores.h). Collective.
   void watch();
   /// Waits for the other ranks (MPI_Finalize).
   ~MpiSession();
@@ -58,6 +58,8 @@ class MpiSession {
   bool watched() const { return watchdog_ != nullptr; }
 
  private:
+  void pin();
+
   JobSignals signals_;               // first: before MPI starts its threads
   std::optional<StartGuard> guard_;  // until the watchdog takes over
   Progress progress_;

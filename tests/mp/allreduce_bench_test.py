@@ -97,6 +97,19 @@ def header(options):
         done.expect(part in text, f"the table does not contain {part!r}")
 
 
+def shared_cores(options):
+    """More ranks than cores: one core each, in turn, unless somebody else is to see to it."""
+    cores = len(os.sched_getaffinity(0))
+    for pin in ("auto", "none"):
+        os.environ["SPECDEC_PIN"] = pin
+        done = bench(options, "--bytes", "64", *FEW)
+        places = [place["cores"] for place in done.report["ranks"]]
+        if options.ranks > cores and pin == "auto":
+            done.expect(len(set(places)) == cores and places == (places[:cores] * options.ranks)[:options.ranks], f"on cores {places}")
+        else:
+            done.expect(len(set(places)) == 1 and done.report["ranks"][0]["core_count"] == cores, f"on cores {places}, of {cores}")
+
+
 def default_effort(options):
     done = bench(options, "--bytes", "256,1M", "--seconds", "0.02")
     check_rows(done, max(options.ranks, 1))
@@ -189,7 +202,7 @@ def interrupted(options):
     expect_struck(options, lambda run: run.process.send_signal(signal.SIGTERM), "interrupted")
 
 
-CASES = {case.__name__: case for case in (sizes_types_and_transports, header, default_effort, rows_of_a_model, decode,
+CASES = {case.__name__: case for case in (sizes_types_and_transports, header, shared_cores, default_effort, rows_of_a_model, decode,
                                           decode_a_shipped_model, bad_input)}
 TOGETHER = {case.__name__: case for case in (modelled, lost_rank, interrupted)}
 

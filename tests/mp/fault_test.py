@@ -154,6 +154,11 @@ def wrong_start_deadline(options):
     provoke(options, "run", r"error: SPECDEC_START_DEADLINE: found 'soon', expected seconds, above 0 and up to 86400$", [], 2)
 
 
+def wrong_pin(options):
+    os.environ["SPECDEC_PIN"] = "yes"
+    provoke(options, "run", r"error: SPECDEC_PIN: found 'yes', expected auto or none$", [], 2)
+
+
 def agreed_error(options):
     provoke(options, "agreed", r"error: shard-1: missing$", [], 2)
 
@@ -230,7 +235,7 @@ def interrupt_alone(options):
 CASES = {case.__name__: case for case in (
     kill_worker, kill_rank_0, strike_any, stop_worker, stop_rank_0, stall_worker, stall_rank_0, stall_rank_0_within,
     segv_worker, exit_worker, throw_worker,
-    bad_input_worker, bad_input_rank_0, stopped_before_start, wrong_start_deadline, agreed_error, differ_worker, differ_two_workers, differ_all_workers, differ_rank_0,
+    bad_input_worker, bad_input_rank_0, stopped_before_start, wrong_start_deadline, wrong_pin, agreed_error, differ_worker, differ_two_workers, differ_all_workers, differ_rank_0,
     slow_is_no_hang, ends_in_order, interrupt_term, interrupt_int, interrupt_deaf,
     interrupt_alone)}
 
