@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace specdec {
+
+/// Which GPU a rank gets.
+struct CudaOptions {
+  int local_rank = 0;   ///< of this process among those of its host: which device it gets
+  int local_ranks = 1;  ///< ranks of this host
+  bool share = false;   ///< more ranks than devices take them in turn
+};
+
+/// A backend on one GPU. Throws kBadInput where this program was built without CUDA (docs/gpu.md), where there is no GPU or no
+/// driver, and for more ranks of a host than it has devices unless `share` allows it.
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);
+
+}  // namespace specdec
