@@ -158,9 +158,10 @@ int bench(MpiSession& session, const Options& options) {
           }
           return fmt::format("{:+.2f} %", 100 * (percentile(sorted, share) / model - 1));
         };
-        fmt::print("| {} | {} | {:.1f} | {:.2f} | {} | {} | {:+.2f} % | {} | {} | {} |\n", interconnect.name, bytes, native, model,
-                   over(taken.all, 0.5), over(taken.all, 0.99), 100 * clock / model, over(taken.undisturbed, 0.99),
-                   taken.all.size() - taken.undisturbed.size(), after.late - before.late);
+        fmt::print("| {} | {} | {:.1f} | {:.2f} | {} | {} | {:+.2f} % | {} | {} | {} |\n", interconnect.name, bytes,
+                   native, model, over(taken.all, 0.5), over(taken.all, 0.99), 100 * clock / model,
+                   over(taken.undisturbed, 0.99), taken.all.size() - taken.undisturbed.size(),
+                   after.late - before.late);
         std::fflush(stdout);
       }
     }
