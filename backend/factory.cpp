@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/error.h"
 #include "backend/reference/reference_backend.h"
 
@@ -15,7 +16,10 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   if (options.name == "reference") {
     return std::make_unique<ReferenceBackend>();
   }
-  throw_bad_input(fmt::format("backend: found \"{}\", expected \"cpu\" or \"reference\"", options.name));
+  if (options.name == "cuda") {
+    return make_cuda_backend(options.cuda);
+  }
+  throw_bad_input(fmt::format("backend: found \"{}\", expected \"cpu\", \"reference\" or \"cuda\"", options.name));
 }
 
 }  // namespace specdec

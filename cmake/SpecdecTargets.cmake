@@ -5,11 +5,18 @@ target_compile_features(specdec_flags INTERFACE cxx_std_20)
 target_include_directories(specdec_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 # No fast-math and no contraction: which multiply-adds are fused is written in the source, so that the bits do
 # not depend on what the optimiser found (docs/numerics.md, rule 5).
-target_compile_options(specdec_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Werror
+set(cxx_flags -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Werror
   -ffp-contract=off -fno-math-errno)
+target_compile_options(specdec_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags};-Wpedantic>")
+# The same rule on the device, where subnormals are flushed as on every thread of the CPU. What nvcc writes for the host compiler has line
+# markers of GCC's own, so it is not pedantic; and fmt 9 takes nvcc for a compiler
+# without constexpr.
+list(JOIN cxx_flags , host_flags)
+target_compile_options(specdec_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-ftz=true;--expt-relaxed-constexpr;-Werror=all-warnings;-DFMT_USE_CONSTEXPR=1;-Xcompiler=${host_flags}>")
 if(SPECDEC_SANITIZE)
-  target_compile_options(specdec_flags INTERFACE -fsanitize=${SPECDEC_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(specdec_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${SPECDEC_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(specdec_flags INTERFACE -fsanitize=${SPECDEC_SANITIZE})
 endif()
 

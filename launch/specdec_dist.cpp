@@ -137,7 +137,7 @@ int run(MpiSession& session, int argc, char** argv) {
   ProgramTrace trace(session, command.trace, labelled(session.program(), config), *control);
   Job job(
       config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; },
-      trace.tracer());
+      trace.tracer(), session.local_rank());
   int code = 0;
   if (session.rank() == 0) {
     code = lead(job, session, config, command);

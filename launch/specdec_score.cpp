@@ -53,6 +53,7 @@ struct Options {
   std::string backend = "cpu";
   std::string isa = "auto";
   int threads = 1;
+  bool share_gpus = false;
   std::optional<std::string> print;  ///< --help and --version: nothing else is done
 };
 
@@ -72,12 +73,14 @@ Options parse(int argc, char** argv) {
   app.add_option("--dtype", options.dtype, "Type of the packed weights")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--backend", options.backend, "cpu or reference")->capture_default_str();
+  app.add_option("--backend", options.backend, "cpu, reference or cuda")->capture_default_str();
   app.add_option("--threads", options.threads, "Compute threads a rank, 1 to 256")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512_bf16; the weakest of all ranks counts")
       ->capture_default_str();
+  app.add_flag("--share-gpus", options.share_gpus,
+               "With cuda, more ranks of a host than it has GPUs take them in turn");
   options.print = parse_flags(app, argc, argv);
   return options;
 }
@@ -190,7 +193,12 @@ int run(MpiSession& session, int argc, char** argv) {
   std::unique_ptr<Transformer> model;
   std::optional<NpyWriter> logits_file;
   agree(*world, [&] {
-    backend = make_backend({.name = options.backend, .isa = isa, .threads = options.threads});
+    const LocalRank local = session.local_rank();
+    backend =
+        make_backend({.name = options.backend,
+                      .isa = isa,
+                      .threads = options.threads,
+                      .cuda = {.local_rank = local.rank, .local_ranks = local.ranks, .share = options.share_gpus}});
     checkpoint = std::make_unique<Checkpoint>(options.model);
     model =
         std::make_unique<Transformer>(config, *checkpoint, *backend, group,

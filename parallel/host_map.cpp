@@ -26,6 +26,12 @@ int common_run(std::span<const int> host) {
 
 int count_hosts(std::span<const int> host) { return static_cast<int>(std::set<int>(host.begin(), host.end()).size()); }
 
+LocalRank local_rank(std::span<const std::string> hosts, int rank) {
+  const std::string& own = hosts[rank];
+  return {.rank = static_cast<int>(std::ranges::count(hosts.first(rank), own)),
+          .ranks = static_cast<int>(std::ranges::count(hosts, own))};
+}
+
 std::string_view choose_transport(std::span<const int> host, int most_sharing) {
   const auto ranks = static_cast<int>(host.size());
   const int run = common_run(host);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace specdec {
@@ -11,6 +12,14 @@ namespace specdec {
 /// number of ranks when all are on one.
 int common_run(std::span<const int> host);
 int count_hosts(std::span<const int> host);
+
+/// A rank among those of its host.
+struct LocalRank {
+  int rank = 0;
+  int ranks = 1;
+};
+/// Of rank `rank`, where `hosts` names the host of every rank.
+LocalRank local_rank(std::span<const std::string> hosts, int rank);
 
 /// The transport that `auto` stands for: "self" for one rank, "shm" on one host for at most `most_sharing` ranks, "hier" where runs of
 /// two ranks or more are on one host each, else "mpi".

@@ -9,6 +9,7 @@
 
 #include "backend/error.h"
 #include "parallel/communicator.h"
+#include "parallel/host_map.h"
 #include "parallel/job_signals.h"
 #include "parallel/progress.h"
 #include "parallel/start_guard.h"
@@ -40,6 +41,7 @@ class MpiSession {
   const std::string& host() const { return hosts_[rank_]; }
   /// Of every rank, in order of rank; the same list everywhere.
   const std::vector<std::string>& hosts() const { return hosts_; }
+  LocalRank local_rank() const { return specdec::local_rank(hosts_, rank_); }
   const std::string& program() const { return program_; }
   Progress& progress() { return progress_; }
 

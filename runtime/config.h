@@ -33,7 +33,7 @@ struct RunConfig {
   std::filesystem::path target;
   std::filesystem::path draft;  ///< empty: autoregressive only
   DType dtype = DType::kBF16;
-  std::string backend = "cpu";  ///< "cpu" or "reference"
+  std::string backend = "cpu";  ///< "cpu", "reference" or "cuda"
   bool compare = false;
   /// Under each of them every prompt is decoded, the one whose text is wanted first; at least one (native), each once.
   std::vector<InterconnectChoice> interconnects = std::vector<InterconnectChoice>(1);
@@ -45,6 +45,7 @@ struct RunConfig {
     double deadline = 30.0;          ///< seconds without progress of an awaited rank
     bool agreement = true;           ///< compare the ranks once a round
     std::string isa = "auto";        ///< "auto", "scalar", "avx2", "avx512", "avx512_bf16": at most this one
+    bool share_gpus = false;         ///< more ranks of a host than it has GPUs take them in turn
   } parallel;
 
   struct Decode {

@@ -212,7 +212,9 @@ std::vector<ConfigKey> make_keys() {
       "dtype", {"bf16", "f32"}, "Type of the weights in memory; sums are always fp32.",
       [](const RunConfig& c) { return name_of(c.dtype); },
       [](RunConfig& c, const std::string& v) { c.dtype = v == "f32" ? DType::kF32 : DType::kBF16; }));
-  keys.push_back(word("backend", {"cpu", "reference"}, "What a rank computes with; `reference` is naive and slow.",
+  keys.push_back(word("backend", {"cpu", "reference", "cuda"},
+                      "What a rank computes with; `reference` is naive and slow, `cuda` needs a GPU and a build for it "
+                      "(docs/gpu.md).",
                       [](RunConfig& c) -> std::string& { return c.backend; }));
   keys.push_back(boolean("compare", "Run autoregressive and speculative decoding on the same prompts and compare.",
                          [](RunConfig& c) -> bool& { return c.compare; }));
@@ -241,6 +243,9 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(word("parallel.isa", {"auto", "scalar", "avx2", "avx512", "avx512_bf16"},
                       "At most this instruction set; all ranks use the weakest of theirs.",
                       [](RunConfig& c) -> std::string& { return c.parallel.isa; }));
+  keys.push_back(boolean("parallel.share_gpus",
+                         "With `backend: cuda`, more ranks of a host than it has GPUs take them in turn.",
+                         [](RunConfig& c) -> bool& { return c.parallel.share_gpus; }));
 
   keys.push_back(choice(
       "decode.method", {"speculative", "autoregressive"}, "Which decoding runs when nothing is compared.",

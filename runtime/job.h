@@ -10,6 +10,7 @@
 #include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/communicator.h"
+#include "parallel/host_map.h"
 #include "parallel/self_communicator.h"
 #include "parallel/timed_communicator.h"
 #include "runtime/config.h"
@@ -36,8 +37,9 @@ class Job {
   /// `world`: all ranks, for control messages; `target_group`: the ranks that the target is cut over, with the same rank 0. Both lie under
   /// the interconnects of the config while a prompt is decoded, prefill included; loading and packing always take the machine's own time.
   /// `interrupted` is asked once a round on rank 0. `tracer` sees `world` as group 0 and `target_group` as group 1.
+  /// `local`: this rank among those of its host, which share its GPUs.
   Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
-      std::function<bool()> interrupted, Tracer* tracer = nullptr);
+      std::function<bool()> interrupted, Tracer* tracer = nullptr, LocalRank local = {});
   ~Job();
 
   /// On rank 0 the prompts as ids; empty elsewhere.

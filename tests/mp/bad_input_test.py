@@ -157,6 +157,13 @@ def unknown_transport(place):
     place.refuses_set("parallel.transport=tcp", "parallel.transport", "'tcp'", "mpi-fast")
 
 
+@case(together=True)
+def backend_without_a_gpu(place):
+    """In a build without CUDA, and in one for CUDA where no GPU is to be seen."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    place.refuses_run('backend: found "cuda"', more=["--set", "backend=cuda"])
+
+
 # The model's directory
 
 @case(together=True)

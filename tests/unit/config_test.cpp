@@ -33,15 +33,16 @@ std::string parse_error(const std::string& yaml) {
 }
 
 TEST(Config, ReadsEveryKey) {
-  const RunConfig run = parse_config(
-                            "target: a/b\ndraft: c\ndtype: f32\nbackend: reference\ncompare: true\n"
-                            "interconnect: [tpu-v4-chen, native]\n"
-                            "prompts: [one, {text: two}, {ids: [3, 14]}]\n"
-                            "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2}\n"
-                            "decode: {method: autoregressive, k: 6, temperature: 0.8, top_k: 40, top_p: 0.95,\n"
-                            "  seed: 18446744073709551615, max_new_tokens: 7, ignore_eos: true, stop: [\"\\n\\n\"]}\n",
-                            "f.yaml", ".")
-                            .run;
+  const RunConfig run =
+      parse_config(
+          "target: a/b\ndraft: c\ndtype: f32\nbackend: reference\ncompare: true\n"
+          "interconnect: [tpu-v4-chen, native]\n"
+          "prompts: [one, {text: two}, {ids: [3, 14]}]\n"
+          "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2, share_gpus: true}\n"
+          "decode: {method: autoregressive, k: 6, temperature: 0.8, top_k: 40, top_p: 0.95,\n"
+          "  seed: 18446744073709551615, max_new_tokens: 7, ignore_eos: true, stop: [\"\\n\\n\"]}\n",
+          "f.yaml", ".")
+          .run;
   EXPECT_EQ(run.target, "a/b");
   EXPECT_EQ(run.draft, "c");
   EXPECT_EQ(run.dtype, DType::kF32);
@@ -59,6 +60,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(run.parallel.deadline, 2.5);
   EXPECT_FALSE(run.parallel.agreement);
   EXPECT_EQ(run.parallel.isa, "avx2");
+  EXPECT_TRUE(run.parallel.share_gpus);
   EXPECT_EQ(run.decode.method, Method::kAutoregressive);
   EXPECT_EQ(run.decode.k, 6);
   EXPECT_EQ(run.decode.sampling.temperature, 0.8F);

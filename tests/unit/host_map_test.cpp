@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace specdec {
@@ -31,6 +33,15 @@ TEST(HostMap, MoreRanksThanShareMemoryAreRunsOfAHost) {
   EXPECT_EQ(choose_transport(Hosts(256, 0), 256), "shm");
   EXPECT_EQ(choose_transport(Hosts(257, 0), 256), "hier");
   EXPECT_EQ(choose_transport(Hosts{0, 0, 0}, 2), "hier");
+}
+
+TEST(HostMap, RanksOfAHostAreCountedWhereverTheyStand) {
+  const std::vector<std::string> hosts = {"a", "b", "a", "b", "b"};
+  const std::vector<std::pair<int, int>> expected = {{0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
+  for (int rank = 0; rank < 5; ++rank) {
+    const LocalRank local = local_rank(hosts, rank);
+    EXPECT_EQ(std::pair(local.rank, local.ranks), expected[rank]) << rank;
+  }
 }
 
 TEST(HostMap, CountsHosts) { EXPECT_EQ(count_hosts(Hosts{0, 1, 0, 1, 4}), 3); }

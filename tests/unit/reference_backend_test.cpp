@@ -215,7 +215,7 @@ TEST_F(ReferenceBackendTest, MemoryIsZeroAndAligned) {
   EXPECT_EQ(backend.allocate(0)->bytes(), 0U);
 }
 
-TEST(Factory, MakesBothBackendsAndNamesThemInErrors) {
+TEST(Factory, MakesBackendsAndNamesThemInErrors) {
   EXPECT_EQ(make_backend({.name = "reference"})->description(), "reference");
   EXPECT_EQ(make_backend({.name = "cpu", .isa = Isa::kScalar, .threads = 2})->description(), "cpu (scalar, 2 threads)");
   EXPECT_EQ(make_backend({.isa = Isa::kScalar})->description(), "cpu (scalar, 1 thread)");
@@ -224,7 +224,7 @@ TEST(Factory, MakesBothBackendsAndNamesThemInErrors) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_STREQ(error.what(), "backend: found \"gpu\", expected \"cpu\" or \"reference\"");
+    EXPECT_STREQ(error.what(), "backend: found \"gpu\", expected \"cpu\", \"reference\" or \"cuda\"");
   }
   EXPECT_THROW(make_backend({.threads = 0}), Error);
 }
