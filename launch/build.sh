@@ -31,7 +31,10 @@ configure() {
     fresh=(--fresh)
   fi
   local launcher=()
-  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  if command -v ccache >/dev/null; then
+    launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    if [ "$preset" = cuda ]; then launcher+=(-DCMAKE_CUDA_COMPILER_LAUNCHER=ccache); fi
+  fi
   say "configuring build/$preset"
   (cd "$repository" && cmake "${fresh[@]}" --preset "$preset" "${launcher[@]}" "$@" >&2 </dev/null) || return 1
   printf '%s\n' "$wanted" > "$tree/.configured"

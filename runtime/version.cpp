@@ -12,9 +12,9 @@ std::string build_commit() { return SPECDEC_COMMIT; }
 
 std::string version_text(const std::string& program) {
   const std::string commit = build_commit();
-  return fmt::format("{} {}{}\ncompiler: {}\nmpi: {}", program, SPECDEC_VERSION,
-                     commit.empty() ? "" : fmt::format(" (commit {})", commit), SPECDEC_COMPILER,
-                     mpi_library_version());
+  return fmt::format("{} {}{}\ncompiler: {}\nmpi: {}\ncuda: {}", program, SPECDEC_VERSION,
+                     commit.empty() ? "" : fmt::format(" (commit {})", commit), SPECDEC_COMPILER, mpi_library_version(),
+                     SPECDEC_CUDA);
 }
 
 }  // namespace specdec

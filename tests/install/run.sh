@@ -39,4 +39,5 @@ for program in specdec_dist specdec_score specdec_tokenize allreduce_bench; do
   grep -Eq "^$program [0-9]+\.[0-9]+\.[0-9]+" "$scratch/out" || fail "$program --version"
   grep -q '^compiler: ' "$scratch/out" || fail "$program --version names no compiler"
   grep -q '^mpi: ' "$scratch/out" || fail "$program --version names no MPI"
+  grep -q '^cuda: ' "$scratch/out" || fail "$program --version does not say whether it was built for GPUs"
 done
