@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// For files that nvcc compiles: a thread of a block on a device, as kernels/device.h wants it, and how kernels are launched with it.
+namespace specdec::cuda {
+
+struct CudaGpu {
+  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
+  __device__ int threads() const { return static_cast<int>(blockDim.x); }
+  __device__ std::int64_t block_x() const { return blockIdx.x; }
+  __device__ std::int64_t block_y() const { return blockIdx.y; }
+  __device__ void sync() { __syncthreads(); }
+  template <typename T>
+  __device__ T shuffle(T value, int lane) {
+    return __shfl_sync(0xffffffffU, value, lane);
+  }
+  __device__ std::byte* shared() {
+    extern __shared__ __align__(16) unsigned char memory[];
+    return reinterpret_cast<std::byte*>(memory);
+  }
+};
+
+template <auto kFunction, typename... Parameters>
+__global__ void kernel(Parameters... parameters) {
+  CudaGpu gpu;
+  kFunction(gpu, parameters...);
+}
+
+struct Grid {
+  std::int64_t x = 1;
+  std::int64_t y = 1;
+  int threads = 1;
+  std::size_t shared_bytes = 0;
+};
+
+template <auto kFunction>
+struct Launch;
+
+/// Launch<&rms_norm<CudaGpu>>::on(stream, grid, x, ...); a grid of no blocks is none. Errors of the launch itself are left for
+/// cudaGetLastError.
+template <typename... Parameters, void (*kFunction)(CudaGpu&, Parameters...)>
+struct Launch<kFunction> {
+  static void on(cudaStream_t stream, const Grid& grid, Parameters... parameters) {
+    if (grid.x == 0 || grid.y == 0) {
+      return;
+    }
+    const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
+    kernel<kFunction, Parameters...>
+        <<<blocks, static_cast<unsigned>(grid.threads), grid.shared_bytes, stream>>>(parameters...);
+  }
+};
+
+}  // namespace specdec::cuda

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+/// Kernels are templates over a `Gpu`, through which a thread of a block sees the others: CudaGpu (cuda_gpu.h) on a device, and EmulatedGpu
+/// (tests/support/emulated_gpu.h) on a CPU, where the unit tests compare every bit with the CPU backend and the thread sanitizer finds
+/// a barrier that is missing. A Gpu has
+///
+///     int thread(), threads();           of the block; all threads of a block call the following together:
+///     std::int64_t block_x(), block_y(); which block of the grid
+///     void sync();                       a barrier; memory of the block and of the grid is seen by all of the block after it
+///     T shuffle(T value, int lane);      `value` of a lane of the same 32
+///     std::byte* shared();               the block's memory, as large as the launch said
+#if defined(__CUDACC__)
+#define SPECDEC_DEVICE __device__
+#else
+#define SPECDEC_DEVICE
+#endif
+
+namespace specdec::cuda {
+
+inline constexpr int kWarp = 32;
+/// Lanes that a row is summed in, as on a CPU (docs/numerics.md, rule 5).
+inline constexpr int kRowLanes = 16;
+
+/// Sum over the lanes 0 to 15 of a warp in their fixed tree; every lane gets it.
+template <class Gpu, typename T>
+SPECDEC_DEVICE T tree_sum(Gpu& gpu, T value) {
+  const int lane = gpu.thread() % kWarp;
+  for (int half = kRowLanes / 2; half > 0; half /= 2) {
+    const T other = gpu.shuffle(value, (lane + half) % kWarp);
+    value = value + other;
+  }
+  return gpu.shuffle(value, 0);
+}
+
+}  // namespace specdec::cuda

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/matmul_kernel.h"
+#include "backend/cuda/kernels/device.h"
+#include "backend/elementary.h"
+#include "backend/tensor.h"
+
+namespace specdec::cuda {
+
+/// A packed weight matrix on the device, as CpuPackedLinear lays it out: panels of 16 outputs, a step of a panel being one input of 16
+/// outputs in fp32 or two neighbouring inputs in bf16.
+struct PackedView {
+  const std::byte* panels = nullptr;
+  std::int64_t outputs = 0;
+  std::int64_t steps = 0;                      ///< of a panel, all slices
+  const std::int64_t* slice_begin = nullptr;   ///< [slices] first input
+  const std::int64_t* slice_inputs = nullptr;  ///< [slices]
+  std::int64_t slices = 0;
+  bool bf16 = true;
+};
+
+inline constexpr int kMatmulThreads = 128;
+inline constexpr int kMatmulRows = 4;
+
+/// y = x w^T in the order of the CPU's AVX-512 kernels, so with their bits: an output is one chain of fused multiply-adds down its slice, of two bf16
+/// inputs the second first, and the chains of its slices meet in the fixed tree. A thread has one output of kMatmulRows rows; blocks (x: kMatmulThreads
+/// outputs, y: rows). `x` is rounded already where weights are bf16. Reads weights at what a vector kernel reaches: the plain one that others are
+/// compared with.
+template <class Gpu>
+SPECDEC_DEVICE void matmul(Gpu& gpu, PackedView weight, ConstRows x, Rows y) {
+  using elementary::fused;
+  constexpr int kLevels = 7;
+  static_assert(kMaxSlices <= 1 << (kLevels - 1));
+  const std::int64_t output = gpu.block_x() * kMatmulThreads + gpu.thread();
+  const std::int64_t first_row = gpu.block_y() * kMatmulRows;
+  if (output >= weight.outputs) {
+    return;
+  }
+  const std::int64_t lane = output % kPanelOutputs;
+  const std::byte* step = weight.panels + output / kPanelOutputs * weight.steps * kStepBytes + lane * 4;
+  for (std::int64_t row = first_row; row < first_row + kMatmulRows && row < x.rows; ++row) {
+    const std::byte* at = step;
+    float level[kLevels];
+    float sum = -0.0F;
+    for (std::int64_t slice = 0; slice < weight.slices; ++slice) {
+      const std::int64_t inputs = weight.slice_inputs[slice];
+      const float* in = x.row(row) + weight.slice_begin[slice];
+      sum = inputs == 0 ? -0.0F : 0.0F;
+      if (weight.bf16) {
+        for (std::int64_t k = 0; k < inputs; k += 2, at += kStepBytes) {
+          const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(at);
+          const float odd = k + 1 < inputs ? in[k + 1] : 0.0F;
+          sum = fused(std::bit_cast<float>(pair & 0xffff0000U), odd, sum);
+          sum = fused(std::bit_cast<float>(pair << 16), in[k], sum);
+        }
+      } else {
+        for (std::int64_t k = 0; k < inputs; ++k, at += kStepBytes) {
+          sum = fused(*reinterpret_cast<const float*>(at), in[k], sum);
+        }
+      }
+      // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
+      int node = 0;
+      for (std::int64_t count = slice; (count & 1) != 0; count >>= 1, ++node) {
+        sum = level[node] + sum;
+      }
+      if (slice + 1 < weight.slices) {
+        level[node] = sum;
+      } else {
+        for (std::int64_t count = (weight.slices - 1) >> node; count != 0; count >>= 1, ++node) {
+          if ((count & 1) != 0) {
+            sum = level[node] + sum;
+          }
+        }
+      }
+    }
+    y.row(row)[output] = sum;
+  }
+}
+
+}  // namespace specdec::cuda
