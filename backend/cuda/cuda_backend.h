@@ -11,6 +11,9 @@ struct CudaOptions {
   int local_rank = 0;   ///< of this process among those of its host: which device it gets
   int local_ranks = 1;  ///< ranks of this host
   bool share = false;   ///< more ranks than devices take them in turn
+  /// Products with bf16 weights in the order of the CPU's AVX-512 kernels, with their bits, in place of the tensor cores' order: slow, for
+  /// comparison.
+  bool cpu_order = false;
 };
 
 /// A backend on one GPU. Throws kBadInput where this program was built without CUDA (docs/gpu.md), where there is no GPU or no

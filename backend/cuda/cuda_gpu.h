@@ -16,6 +16,13 @@ struct CudaGpu {
   __device__ T shuffle(T value, int lane) {
     return __shfl_sync(0xffffffffU, value, lane);
   }
+  __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
+        "%2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
   __device__ std::byte* shared() {
     extern __shared__ __align__(16) unsigned char memory[];
     return reinterpret_cast<std::byte*>(memory);

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <barrier>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -14,13 +18,21 @@ namespace specdec {
 /// another. So a kernel's arithmetic is tested without a GPU, and a barrier that it lacks is a data race that the thread sanitizer sees.
 class EmulatedGpu {
  public:
+  static constexpr int kWarp = 32;
+
   struct Block {
-    explicit Block(int count, std::size_t shared_bytes)
-        : threads(count), barrier(count), exchange(static_cast<std::size_t>(count)), shared(shared_bytes / 8 + 1) {}
+    Block(int count, std::size_t shared_bytes)
+        : threads(count), barrier(count), exchange(count), fragments(count), shared(shared_bytes / 8 + 1) {
+      for (int first = 0; first < count; first += kWarp) {
+        warps.push_back(std::make_unique<std::barrier<>>(std::min(kWarp, count - first)));
+      }
+    }
     int threads;
     std::barrier<> barrier;
-    std::vector<std::uint64_t> exchange;  // [threads]
-    std::vector<std::uint64_t> shared;    // words, for alignment
+    std::vector<std::unique_ptr<std::barrier<>>> warps;
+    std::vector<std::uint64_t> exchange;                  // [threads]
+    std::vector<std::array<std::uint32_t, 6>> fragments;  // [threads] of A and B
+    std::vector<std::uint64_t> shared;                    // words, for alignment
     std::int64_t x = 0;
     std::int64_t y = 0;
   };
@@ -37,15 +49,39 @@ class EmulatedGpu {
   template <typename T>
   T shuffle(T value, int lane) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
-    constexpr int kWarp = 32;
     std::memcpy(&block_.exchange[thread_], &value, sizeof value);
-    sync();
-    std::memcpy(&value, &block_.exchange[thread_ / kWarp * kWarp + lane], sizeof value);
-    sync();
+    sync_warp();
+    std::memcpy(&value, &block_.exchange[first_of_warp() + lane], sizeof value);
+    sync_warp();
     return value;
   }
 
+  /// mma.sync.m16n8k16 of bf16, fragments as the PTX manual lays them out; here in fp32, in order of k, which is not the hardware's order.
+  void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    block_.fragments[thread_] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    sync_warp();
+    const int group = thread_ % kWarp / 4;
+    const int pair = thread_ % 4;
+    for (int i = 0; i < 4; ++i) {
+      const int row = group + i / 2 * 8;
+      const int column = pair * 2 + i % 2;
+      for (int k = 0; k < 16; ++k) {
+        // The lane and register that hold A[row][k] and B[k][column].
+        const auto& of_a = block_.fragments[first_of_warp() + row % 8 * 4 + k % 8 / 2];
+        const auto& of_b = block_.fragments[first_of_warp() + column * 4 + k % 8 / 2];
+        d[i] += half(of_a[row / 8 + k / 8 * 2], k % 2) * half(of_b[4 + k / 8], k % 2);
+      }
+    }
+    sync_warp();
+  }
+
  private:
+  int first_of_warp() const { return thread_ / kWarp * kWarp; }
+  void sync_warp() { block_.warps[thread_ / kWarp]->arrive_and_wait(); }
+  static float half(std::uint32_t pair, int upper) {
+    return std::bit_cast<float>(upper == 1 ? pair & 0xffff0000U : pair << 16);
+  }
+
   Block& block_;
   int thread_;
 };

@@ -11,10 +11,13 @@
 ///     void sync();                       a barrier; memory of the block and of the grid is seen by all of the block after it
 ///     T shuffle(T value, int lane);      `value` of a lane of the same 32
 ///     std::byte* shared();               the block's memory, as large as the launch said
+///     void multiply_add(d, a, b);        of a warp: D += A B on tensor cores (mma.sync.m16n8k16, bf16 in, fp32 sums)
 #if defined(__CUDACC__)
 #define SPECDEC_DEVICE __device__
+#define SPECDEC_UNROLL _Pragma("unroll")
 #else
 #define SPECDEC_DEVICE
+#define SPECDEC_UNROLL
 #endif
 
 namespace specdec::cuda {
