@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cuda/grid.h"
+
 /// For files that nvcc compiles: a thread of a block on a device, as kernels/device.h wants it, and how kernels are launched with it.
 namespace specdec::cuda {
 
@@ -35,18 +37,10 @@ __global__ void kernel(Parameters... parameters) {
   kFunction(gpu, parameters...);
 }
 
-struct Grid {
-  std::int64_t x = 1;
-  std::int64_t y = 1;
-  int threads = 1;
-  std::size_t shared_bytes = 0;
-};
-
 template <auto kFunction>
 struct Launch;
 
-/// Launch<&rms_norm<CudaGpu>>::on(stream, grid, x, ...); a grid of no blocks is none. Errors of the launch itself are left for
-/// cudaGetLastError.
+/// Launch<&rms_norm<CudaGpu>>::on(stream, grid, x, ...). Errors of the launch itself are left for cudaGetLastError.
 template <typename... Parameters, void (*kFunction)(CudaGpu&, Parameters...)>
 struct Launch<kFunction> {
   static void on(cudaStream_t stream, const Grid& grid, Parameters... parameters) {
