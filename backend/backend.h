@@ -109,6 +109,8 @@ class Backend {
   virtual std::string description() const = 0;
 
   // --- Memory ---------------------------------------------------------------------------------------------------
+  /// Whether the host reads and writes its memory where it lies.
+  virtual bool on_host() const { return true; }
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
   virtual void upload(std::byte* device, std::span<const std::byte> host, Stream stream) = 0;
   virtual void download(std::span<std::byte> host, const std::byte* device, Stream stream) = 0;

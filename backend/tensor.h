@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace specdec {
 
@@ -32,9 +33,10 @@ struct BasicRows {
   constexpr BasicRows slice_cols(std::int64_t begin, std::int64_t count) const {
     return {data + begin, rows, count, stride};
   }
-  constexpr operator BasicRows<const T>() const {
+  constexpr operator BasicRows<const T>() const  // NOLINT(google-explicit-constructor)
+      requires(!std::is_const_v<T>) {
     return {data, rows, cols, stride};
-  }  // NOLINT(google-explicit-constructor)
+  }
 };
 
 using Rows = BasicRows<float>;

@@ -23,10 +23,23 @@ RowParallelLinear::RowParallelLinear(Backend& backend, Communicator& group, cons
 void RowParallelLinear::forward(ConstRows x, Rows y, Stream stream) {
   check(y.stride == y.cols, "RowParallelLinear: y must be contiguous, since its rows are reduced as one payload");
   backend_.matmul(*weight_, x, y, stream);
-  group_.all_reduce({y.data, static_cast<std::size_t>(y.rows * y.cols)}, stream);
+  all_reduce({y.data, static_cast<std::size_t>(y.rows * y.cols)}, stream);
   if (bias_) {
     backend_.add_bias(y, bias_->floats(), stream);
   }
+}
+
+void RowParallelLinear::all_reduce(std::span<float> rows, Stream stream) {
+  if (backend_.on_host() || group_.size() == 1) {
+    group_.all_reduce(rows, stream);
+    return;
+  }
+  on_host_.resize(rows.size());
+  auto* const device = reinterpret_cast<std::byte*>(rows.data());
+  backend_.download(std::as_writable_bytes(std::span(on_host_)), device, stream);
+  backend_.synchronize(stream);
+  group_.all_reduce(on_host_, stream);
+  backend_.upload(device, std::as_bytes(std::span(on_host_)), stream);
 }
 
 }  // namespace specdec

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "backend/backend.h"
 #include "parallel/communicator.h"
@@ -25,7 +27,8 @@ class ColumnParallelLinear {
 };
 
 /// Inputs are cut: y [rows, all outputs] = all-reduce(x_local W_local^T) + bias, the bias after the sum and never on
-/// one rank's partial (docs/numerics.md, rule 3). One all-reduce of rows * outputs floats.
+/// one rank's partial (docs/numerics.md, rule 3). One all-reduce of rows * outputs floats, which go over the host and back where the backend's memory is
+/// not the host's.
 class RowParallelLinear {
  public:
   /// `bias` [outputs], the same on every rank, or null.
@@ -35,10 +38,13 @@ class RowParallelLinear {
   std::size_t bytes() const { return weight_->bytes(); }
 
  private:
+  void all_reduce(std::span<float> rows, Stream stream);
+
   Backend& backend_;
   Communicator& group_;
   std::unique_ptr<PackedLinear> weight_;
   std::unique_ptr<Buffer> bias_;
+  std::vector<float> on_host_;  // what is reduced, where the backend's memory is not the host's
 };
 
 }  // namespace specdec

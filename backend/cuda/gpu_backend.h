@@ -78,6 +78,7 @@ class GpuBackend final : public Backend {
 
   std::string description() const override { return device_.description(); }
 
+  bool on_host() const override { return false; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override { return device_.allocate(bytes); }
   void upload(std::byte* to, std::span<const std::byte> host, Stream /*stream*/) override { device_.upload(to, host); }
   void download(std::span<std::byte> host, const std::byte* from, Stream /*stream*/) override {
