@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a CUDA 13.0 toolkit with cuBLAS and NCCL in a folder, from wheels of the Python package index: for machines that have none, and
-# nothing else of them changes. It takes 1.3 GB and no root; the driver of a GPU is no part of it (docs/gpu.md). A second run finds it there.
+# nothing else of them changes. It takes 1.1 GB and no root; the driver of a GPU is no part of it (docs/gpu.md). A second run finds it there.
 #
 #   launch/cuda-from-wheels.sh [FOLDER]     build/cuda-toolkit unless one is named: there the preset cuda looks for it
 #
