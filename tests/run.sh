@@ -3,6 +3,7 @@
 #   release  every ctest label: unit, golden, mp
 #   asan     the unit tests of kernels and parsers under the address and undefined-behaviour sanitizers
 #   tsan     the tests of the threads and shared-memory transports and of threaded kernels under the thread sanitizer
+#   cuda     where there is an nvcc: the programs build for GPUs (SPECDEC_CUDA_ARCHITECTURES, one is enough), and say that they see none
 # The last line is the sum of all stages: N passed, N failed[, N skipped].
 #
 #   tests/run.sh              everything
@@ -19,13 +20,13 @@ asan_tests='Cpu|Matmul|Backend|DType|Elementary|VectorMath|Linear|Attention|Chec
 tsan_tests='ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|SameBits|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)'
 
 label=""
-stages="release asan tsan"
+stages="release asan tsan cuda"
 while [ $# -gt 0 ]; do
   case "$1" in
     --quick) stages=release; label='unit|golden' ;;
     --label) [ $# -ge 2 ] || { echo "run.sh: --label needs a name" >&2; exit 2; }
              stages=release; label="^$2\$"; shift ;;
-    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "run.sh: unknown argument '$1' (try --help)" >&2; exit 2 ;;
   esac
   shift
@@ -63,6 +64,21 @@ run_tests() {
   passed=$((passed + total - bad - left_out)) failed=$((failed + bad)) skipped=$((skipped + left_out))
 }
 
+# Where CMake looks for it too (cmake/SpecdecCuda.cmake).
+has_nvcc() { PATH="${CUDA_HOME:-/usr/local/cuda}/bin:$repository/build/cuda-toolkit/bin:$PATH" command -v "${CUDACXX:-nvcc}" >/dev/null; }
+
+# The one test of a GPU build that needs no GPU.
+refuses_without_gpu() {
+  say "testing (preset cuda)"
+  # shellcheck disable=SC1091
+  if (. "$repository/build/cuda/env.sh" && python3 "$here/mp/bad_input_test.py" backend_without_a_gpu --ranks 0 \
+        --program "$repository/build/cuda/bin/specdec_dist" --mpirun "$(command -v mpirun)") </dev/null; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+}
+
 bash "$here/../launch/bootstrap.sh" --tests || give_up "installing what the tests need"
 launcher=(env)
 for stage in $stages; do
@@ -81,6 +97,14 @@ for stage in $stages; do
       # The thread sanitizer of gcc 12 cannot place its shadow when the kernel spreads addresses widely.
       if setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi
       run_tests tsan -L unit -LE house -R "$tsan_tests" ;;
+    cuda)
+      if has_nvcc; then
+        configure cuda -DSPECDEC_TESTS=OFF -DSPECDEC_CUDA_ARCHITECTURES="${SPECDEC_CUDA_ARCHITECTURES:-90}" || give_up "configuring cuda"
+        build cuda programs || give_up "building cuda"
+        refuses_without_gpu
+      else
+        say "no nvcc here: the preset cuda is not built (docs/gpu.md)"
+      fi ;;
   esac
 done
 finish
