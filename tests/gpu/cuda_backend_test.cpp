@@ -1,0 +1,38 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/support/gpu_battery.h"
+
+/// On a real GPU what the unit tests find on an emulated one (tests/unit/gpu_backend_test.cpp).
+namespace specdec {
+namespace {
+
+class CudaBackendTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Backend> gpu_ = make_cuda_backend({});
+};
+
+TEST_F(CudaBackendTest, NormsHaveTheCpusBits) { battery::expect_norms_of_the_cpu(*gpu_); }
+TEST_F(CudaBackendTest, ANormMayWriteOverItsInput) { battery::expect_norms_in_place(*gpu_); }
+TEST_F(CudaBackendTest, ElementwiseOperationsHaveTheCpusBits) { battery::expect_elementwise_of_the_cpu(*gpu_); }
+TEST_F(CudaBackendTest, RotationsHaveTheCpusBits) { battery::expect_rotations_of_the_cpu(*gpu_); }
+TEST_F(CudaBackendTest, AttentionHasTheCpusBits) { battery::expect_attention_of_the_cpu(*gpu_); }
+TEST_F(CudaBackendTest, AMovedSlotIsMovedInAllLayers) { battery::expect_moved_slots(*gpu_); }
+TEST_F(CudaBackendTest, StatisticsOfSlicesHaveTheCpusBits) { battery::expect_statistics_of_the_cpu(*gpu_); }
+
+TEST_F(CudaBackendTest, ProductsOnTensorCores) { battery::expect_products(*gpu_); }
+TEST_F(CudaBackendTest, RanksAddUpToTheSameBits) { battery::expect_ranks_add_up(*gpu_); }
+
+TEST_F(CudaBackendTest, ProductsInTheCpusOrderHaveItsBits) {
+  const std::unique_ptr<Backend> in_order = make_cuda_backend({.cpu_order = true});
+  battery::expect_products_of_the_cpu(*in_order, DType::kBF16);
+  battery::expect_products_of_the_cpu(*gpu_, DType::kF32);
+  battery::expect_products(*in_order);
+  battery::expect_ranks_add_up(*in_order);
+}
+
+}  // namespace
+}  // namespace specdec
