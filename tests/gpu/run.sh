@@ -9,7 +9,7 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$here/../.." || exit 1
 out=${1:-build/gpu-results}
-PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # compute-sanitizer, cuobjdump
+PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # compute-sanitizer, nvcc
 mkdir -p "$out"
 passed=0 failed=0
 
@@ -46,7 +46,7 @@ step build 300 bash -c build
 step tests 90 "$tests"
 step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "$few"
 step racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
-step resources 20 cuobjdump --dump-resource-usage "$tests"
+step resources 60 python3 tests/gpu/resources.py
 step greedy 60 bash -c greedy
 
 echo "$passed passed, $failed failed"
