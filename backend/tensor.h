@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 namespace specdec {
 
@@ -33,10 +32,9 @@ struct BasicRows {
   constexpr BasicRows slice_cols(std::int64_t begin, std::int64_t count) const {
     return {data + begin, rows, count, stride};
   }
-  constexpr operator BasicRows<const T>() const  // NOLINT(google-explicit-constructor)
-      requires(!std::is_const_v<T>) {
+  constexpr operator BasicRows<const T>() const {
     return {data, rows, cols, stride};
-  }
+  }  // NOLINT(google-explicit-constructor)
 };
 
 using Rows = BasicRows<float>;

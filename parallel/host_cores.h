@@ -13,7 +13,7 @@ bool pinning_wanted();
 
 /// Where the ranks of `host`, all of one host, have fewer cores than they are, and whoever started them left all cores to each: binds the
 /// calling thread to one core, dealt out in turn, if that is `wanted`. Ranks of a step wait for each other, so five on one core and three on the other, as a
-/// scheduler has them now and then, cost a quarter more than four and four. Threads that are there already stay free, those that the
+/// scheduler has them now and then, cost a tenth of a loop (docs/benchmarking.md). Threads that are there already stay free, those that the
 /// caller starts later are bound with it. Collective.
 void deal_out_cores(Communicator& host, bool wanted);
 

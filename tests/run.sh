@@ -99,8 +99,8 @@ for stage in $stages; do
       run_tests tsan -L unit -LE house -R "$tsan_tests" ;;
     cuda)
       if has_nvcc; then
-        configure cuda -DSPECDEC_TESTS=OFF -DSPECDEC_CUDA_ARCHITECTURES="${SPECDEC_CUDA_ARCHITECTURES:-90}" || give_up "configuring cuda"
-        build cuda programs || give_up "building cuda"
+        configure cuda -DSPECDEC_TESTS=ON -DSPECDEC_CUDA_ARCHITECTURES="${SPECDEC_CUDA_ARCHITECTURES:-90}" || give_up "configuring cuda"
+        build cuda programs gpu_tests || give_up "building cuda"
         refuses_without_gpu
       else
         say "no nvcc here: the preset cuda is not built (docs/gpu.md)"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/parallel_for.h"
-#include "backend/error.h"
+#include "backend/row_chain.h"
 
 namespace specdec {
 
@@ -31,13 +31,10 @@ constexpr std::int64_t kWorthSharing = 1 << 16;
 
 void CpuAttention::plan_rows(const RowChain& chain, std::int64_t head_dim) {
   const std::int64_t rows = chain.rows();
-  depth_.resize(rows);
+  find_depths(chain, depth_);
   in_order_.resize(rows);
   bool all_in_order = true;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t parent = chain.parent[r];
-    check(parent >= -1 && parent < r, "a row's parent must come before it");
-    depth_[r] = parent < 0 ? 0 : depth_[parent] + 1;
     in_order_[r] = depth_[r] == r ? 1 : 0;
     all_in_order = all_in_order && in_order_[r] == 1;
   }

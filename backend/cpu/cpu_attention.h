@@ -42,7 +42,7 @@ class CpuAttention {
   ThreadPool& pool_;
   std::vector<Scratch> scratch_;
   // Of the current pass, per row: ancestors in the pass before it, and whether they are the rows 0, 1, ..., row - 1.
-  std::vector<std::int64_t> depth_;
+  std::vector<std::int32_t> depth_;
   std::vector<char> in_order_;
 };
 

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backend/backend.h"
@@ -19,44 +21,46 @@
 #include "backend/cuda/kernels/tensor_matmul_kernel.h"
 #include "backend/cuda/tensor_layout.h"
 #include "backend/error.h"
+#include "backend/row_chain.h"
 
 namespace specdec::cuda {
 
-/// Memory for what a call hands to its kernels besides activations (positions, slots, ranges) and for small results: one buffer, used in turn.
-/// A device works in order, so what is overwritten has been read.
+/// Memory of a device that grows to the largest that was asked for.
 template <class Device>
-class CallMemory {
+class Scratch {
  public:
-  explicit CallMemory(Device& device) : device_(device), memory_(device.allocate(kBytes)) {}
-
-  /// A copy of `values` on the device, good for the kernels of the same call.
   template <typename T>
-  const T* keep(std::span<const T> values) {
-    T* const to = take<T>(values.size());
-    device_.upload(reinterpret_cast<std::byte*>(to), std::as_bytes(values));
-    return to;
-  }
-  template <typename T>
-  T* take(std::size_t count) {
-    const std::size_t bytes = (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-    if (bytes > memory_->bytes()) {
-      device_.synchronize();  // kernels may still read the old one
-      memory_ = device_.allocate(2 * bytes);
-      used_ = 0;
+  T* take(Device& device, std::size_t count) {
+    if (memory_ == nullptr || memory_->bytes() < count * sizeof(T)) {
+      device.synchronize();  // kernels may still use the old one
+      memory_ = device.allocate(count * sizeof(T));
     }
-    if (used_ + bytes > memory_->bytes()) {
-      used_ = 0;
-    }
-    return reinterpret_cast<T*>(memory_->data() + std::exchange(used_, used_ + bytes));
+    return reinterpret_cast<T*>(memory_->data());
   }
 
  private:
-  static constexpr std::size_t kAlignment = 256;
-  static constexpr std::size_t kBytes = std::size_t{4} << 20;
-
-  Device& device_;
   std::unique_ptr<Buffer> memory_;
-  std::size_t used_ = 0;
+};
+
+/// A copy on the device of what a call hands to its kernels besides activations: positions, slots, ranges. Made anew when it changes, which for most is once
+/// a pass and not once a layer; what was there has been read by then, since a device works in order.
+template <class Device, typename T>
+class Kept {
+ public:
+  const T* on(Device& device, std::span<const T> values) {
+    T* const copy = memory_.template take<T>(device, values.size());
+    if (copy != copy_ || !std::ranges::equal(values, values_)) {
+      device.upload(reinterpret_cast<std::byte*>(copy), std::as_bytes(values));
+      copy_ = copy;
+      values_.assign(values.begin(), values.end());
+    }
+    return copy;
+  }
+
+ private:
+  Scratch<Device> memory_;
+  const T* copy_ = nullptr;
+  std::vector<T> values_;
 };
 
 /// The operations of a Backend as launches of kernels, on a `Device` that runs everything in the order of the calls:
@@ -74,7 +78,7 @@ template <class Device>
 class GpuBackend final : public Backend {
  public:
   /// `cpu_order`: as in CudaOptions (cuda_backend.h).
-  GpuBackend(Device device, bool cpu_order) : device_(std::move(device)), memory_(device_), cpu_order_(cpu_order) {}
+  GpuBackend(Device device, bool cpu_order) : device_(std::move(device)), cpu_order_(cpu_order) {}
 
   std::string description() const override { return device_.description(); }
 
@@ -88,19 +92,15 @@ class GpuBackend final : public Backend {
 
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override {
     if (spec.dtype == DType::kBF16 && !cpu_order_) {
-      return std::make_unique<TensorLinear>(*this, TensorLayout(spec));
+      return std::make_unique<Linear>(*this, TensorLayout(spec));
     }
-    return std::make_unique<ChainLinear>(*this, CpuPackedLinear(spec, Isa::kScalar), spec);
+    return std::make_unique<Linear>(*this, CpuPackedLinear(spec, Isa::kScalar), spec);
   }
 
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream /*stream*/) override {
     check(x.rows == y.rows && x.cols == weight.in_features() && y.cols == weight.out_features(),
           "matmul: the shapes of x, the weight and y agree");
-    if (const auto* tensor = dynamic_cast<const TensorLinear*>(&weight)) {
-      multiply(tensor->view, x, y);
-    } else {
-      multiply(static_cast<const ChainLinear&>(weight).view, x, y);
-    }
+    std::visit([&](const auto& view) { multiply(view, x, y); }, static_cast<const Linear&>(weight).view);
   }
 
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream /*stream*/) override {
@@ -112,7 +112,7 @@ class GpuBackend final : public Backend {
 
   void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, std::span<const std::int32_t> position,
             Stream /*stream*/) override {
-    device_.template launch<&cuda::rope<Gpu>>(rows_of(x), x, head_dim, cos, sin, memory_.keep(position));
+    device_.template launch<&cuda::rope<Gpu>>(rows_of(x), x, head_dim, cos, sin, positions_.on(device_, position));
   }
   std::unique_ptr<KvStore> make_kv(const KvShape& shape) override { return std::make_unique<Kv>(*this, shape); }
   void kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
@@ -134,8 +134,8 @@ class GpuBackend final : public Backend {
                     .y = static_cast<std::int64_t>(kv_head.size()),
                     .threads = kAttentionThreads,
                     .shared_bytes = attention_shared_bytes(view.shape.head_dim)};
-    device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible_slots(chain), memory_.keep(kv_head),
-                                                   scale, out);
+    device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible_slots(chain),
+                                                   kv_heads_.on(device_, kv_head), scale, out);
   }
 
   void silu_mul(ConstRows gate_up, Rows out, Stream /*stream*/) override {
@@ -150,16 +150,16 @@ class GpuBackend final : public Backend {
   }
 
   void slice_max(ConstRows logits, std::span<const Range> slices, std::span<SliceMax> out, Stream /*stream*/) override {
-    auto* const found = memory_.template take<SliceMax>(out.size());
-    device_.template launch<&cuda::slice_max<Gpu>>(slices_of(logits, slices), logits, memory_.keep(slices),
+    auto* const found = found_.template take<SliceMax>(device_, out.size());
+    device_.template launch<&cuda::slice_max<Gpu>>(slices_of(logits, slices), logits, slices_.on(device_, slices),
                                                    std::ssize(slices), found);
     bring_back(std::as_writable_bytes(out), found);
   }
   void slice_sum(ConstRows logits, float temperature, std::span<const Range> slices, std::span<SliceSum> out,
                  Stream /*stream*/) override {
-    auto* const found = memory_.template take<SliceSum>(out.size());
-    device_.template launch<&cuda::slice_sum<Gpu>>(slices_of(logits, slices), logits, temperature, memory_.keep(slices),
-                                                   std::ssize(slices), found);
+    auto* const found = found_.template take<SliceSum>(device_, out.size());
+    device_.template launch<&cuda::slice_sum<Gpu>>(slices_of(logits, slices), logits, temperature,
+                                                   slices_.on(device_, slices), std::ssize(slices), found);
     bring_back(std::as_writable_bytes(out), found);
   }
 
@@ -167,10 +167,12 @@ class GpuBackend final : public Backend {
   using Gpu = typename Device::Gpu;
   static constexpr int kRowThreads = 256;
 
-  /// A matrix as the CPU packs it.
-  struct ChainLinear final : PackedLinear {
-    ChainLinear(GpuBackend& backend, const CpuPackedLinear& packed, const LinearSpec& spec)
-        : inputs(packed.in_features()) {
+  /// A matrix on the device, as the CPU packs it or for tensor cores.
+  struct Linear final : PackedLinear {
+    Linear(GpuBackend& backend, const CpuPackedLinear& packed, const LinearSpec& spec)
+        : outputs(packed.out_features()),
+          inputs(packed.in_features()),
+          weights(backend.on_device(std::span(packed.panels(), packed.bytes()))) {
       std::vector<std::int64_t> bounds;  // first inputs of all slices, then their numbers of inputs
       for (const Range& slice : spec.slices) {
         bounds.push_back(slice.begin);
@@ -178,49 +180,40 @@ class GpuBackend final : public Backend {
       for (const Range& slice : spec.slices) {
         bounds.push_back(slice.size());
       }
-      panels = backend.on_device(std::span(packed.panels(), packed.bytes()));
-      slices = backend.on_device(std::span<const std::int64_t>(bounds));
-      const auto* const begins = reinterpret_cast<const std::int64_t*>(slices->data());
-      view = {.panels = panels->data(),
-              .outputs = packed.out_features(),
-              .steps = packed.steps(),
-              .slice_begin = begins,
-              .slice_inputs = begins + spec.slices.size(),
-              .slices = std::ssize(spec.slices),
-              .bf16 = spec.dtype == DType::kBF16};
+      tables.push_back(backend.on_device(std::span<const std::int64_t>(bounds)));
+      const auto* const begins = table<std::int64_t>(0);
+      view = PackedView{.panels = weights->data(),
+                        .outputs = outputs,
+                        .steps = packed.steps(),
+                        .slice_begin = begins,
+                        .slice_inputs = begins + spec.slices.size(),
+                        .slices = std::ssize(spec.slices),
+                        .bf16 = spec.dtype == DType::kBF16};
     }
-    std::int64_t out_features() const override { return view.outputs; }
-    std::int64_t in_features() const override { return inputs; }
-    std::size_t bytes() const override { return panels->bytes(); }
-
-    std::int64_t inputs;
-    std::unique_ptr<Buffer> panels;
-    std::unique_ptr<Buffer> slices;
-    PackedView view;
-  };
-
-  /// A bf16 matrix for tensor cores.
-  struct TensorLinear final : PackedLinear {
-    TensorLinear(GpuBackend& backend, const TensorLayout& layout)
-        : inputs(layout.inputs()),
-          weights(backend.on_device(std::span(layout.weights()))),
-          steps(backend.on_device(std::span(layout.steps()))),
-          leaves(backend.on_device(std::span(layout.leaves()))),
-          view{.weights = reinterpret_cast<const Weights8*>(weights->data()),
-               .step = reinterpret_cast<const Step*>(steps->data()),
-               .leaf = reinterpret_cast<const Leaf*>(leaves->data()),
-               .steps = std::ssize(layout.steps()),
-               .leaves = std::ssize(layout.leaves()),
-               .outputs = layout.outputs()} {}
-    std::int64_t out_features() const override { return view.outputs; }
+    Linear(GpuBackend& backend, const TensorLayout& layout)
+        : outputs(layout.outputs()), inputs(layout.inputs()), weights(backend.on_device(std::span(layout.weights()))) {
+      tables.push_back(backend.on_device(std::span(layout.steps())));
+      tables.push_back(backend.on_device(std::span(layout.leaves())));
+      view = TensorView{.weights = reinterpret_cast<const Weights8*>(weights->data()),
+                        .step = table<Step>(0),
+                        .leaf = table<Leaf>(1),
+                        .steps = std::ssize(layout.steps()),
+                        .leaves = std::ssize(layout.leaves()),
+                        .outputs = outputs};
+    }
+    std::int64_t out_features() const override { return outputs; }
     std::int64_t in_features() const override { return inputs; }
     std::size_t bytes() const override { return weights->bytes(); }
+    template <typename T>
+    const T* table(std::size_t i) const {
+      return reinterpret_cast<const T*>(tables[i]->data());
+    }
 
+    std::int64_t outputs;
     std::int64_t inputs;
     std::unique_ptr<Buffer> weights;
-    std::unique_ptr<Buffer> steps;
-    std::unique_ptr<Buffer> leaves;
-    TensorView view;
+    std::vector<std::unique_ptr<Buffer>> tables;
+    std::variant<PackedView, TensorView> view;
   };
 
   struct Kv final : KvStore {
@@ -245,19 +238,9 @@ class GpuBackend final : public Backend {
     return buffer;
   }
 
-  template <typename T>
-  T* rounded(std::int64_t count) {
-    const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
-    if (rounded_ == nullptr || rounded_->bytes() < bytes) {
-      device_.synchronize();  // kernels may still read the old one
-      rounded_ = device_.allocate(bytes);
-    }
-    return reinterpret_cast<T*>(rounded_->data());
-  }
-
   void multiply(const TensorView& weight, ConstRows x, Rows y) {
     const std::int64_t blocks = (x.rows + kTensorRows - 1) / kTensorRows;
-    auto* const packed = rounded<Inputs4>(blocks * weight.steps * kPackThreads);
+    auto* const packed = rounded_.template take<Inputs4>(device_, blocks * weight.steps * kPackThreads);
     device_.template launch<&cuda::pack_inputs<Gpu>>({.x = weight.steps, .y = blocks, .threads = kPackThreads}, weight,
                                                      x, packed);
     const Grid grid{.x = (weight.outputs + kTensorOutputs - 1) / kTensorOutputs,
@@ -269,7 +252,7 @@ class GpuBackend final : public Backend {
 
   void multiply(const PackedView& weight, ConstRows x, Rows y) {
     if (weight.bf16) {
-      const Rows taken{rounded<float>(x.rows * x.cols), x.rows, x.cols, x.cols};
+      const Rows taken{rounded_.template take<float>(device_, x.rows * x.cols), x.rows, x.cols, x.cols};
       device_.template launch<&cuda::round_to_bf16<Gpu>>(rows_of(x), x, taken);
       x = taken;
     }
@@ -292,15 +275,12 @@ class GpuBackend final : public Backend {
 
   VisibleSlots visible_slots(const RowChain& chain) {
     const std::int64_t rows = chain.rows();
-    depth_.resize(rows);
+    find_depths(chain, depth_);
     bool in_order = true;
     for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int32_t parent = chain.parent[r];
-      check(parent >= -1 && parent < r, "a row's parent must come before it");
-      depth_[r] = parent < 0 ? 0 : depth_[parent] + 1;
       in_order = in_order && depth_[r] == r;
     }
-    VisibleSlots visible{chain.first_slot, memory_.keep(std::span<const std::int32_t>(depth_)), nullptr, rows};
+    VisibleSlots visible{chain.first_slot, depths_.on(device_, depth_), nullptr, rows};
     if (!in_order) {
       path_.assign(rows * rows, 0);
       for (std::int64_t r = 0; r < rows; ++r) {
@@ -309,15 +289,20 @@ class GpuBackend final : public Backend {
           path_[r * rows + d] = static_cast<std::int32_t>(at);
         }
       }
-      visible.path = memory_.keep(std::span<const std::int32_t>(path_));
+      visible.path = paths_.on(device_, path_);
     }
     return visible;
   }
 
   Device device_;
-  CallMemory<Device> memory_;
   bool cpu_order_;
-  std::unique_ptr<Buffer> rounded_;  // inputs of a product; grows to the largest
+  Scratch<Device> rounded_;  // inputs of a product
+  Scratch<Device> found_;    // statistics of slices
+  Kept<Device, std::int32_t> positions_;
+  Kept<Device, std::int32_t> kv_heads_;
+  Kept<Device, std::int32_t> depths_;
+  Kept<Device, std::int32_t> paths_;
+  Kept<Device, Range> slices_;
   std::vector<std::int32_t> depth_;  // host, of the rows of a pass
   std::vector<std::int32_t> path_;
 };

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "backend/cpu/lanes_inl.h"
+
 /// Kernels are templates over a `Gpu`, through which a thread of a block sees the others: CudaGpu (cuda_gpu.h) on a device, and EmulatedGpu
 /// (tests/support/emulated_gpu.h) on a CPU, where the unit tests compare every bit with the CPU backend and the thread sanitizer finds
 /// a barrier that is missing. A Gpu has
@@ -23,8 +25,8 @@
 namespace specdec::cuda {
 
 inline constexpr int kWarp = 32;
-/// Lanes that a row is summed in, as on a CPU (docs/numerics.md, rule 5).
-inline constexpr int kRowLanes = 16;
+/// Lanes that a row is summed in: the CPU's (docs/numerics.md, rule 5).
+inline constexpr int kRowLanes = kLanes;
 
 /// Sum over the lanes 0 to 15 of a warp in their fixed tree; every lane gets it.
 template <class Gpu, typename T>

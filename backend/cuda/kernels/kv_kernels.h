@@ -3,12 +3,10 @@
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "backend/cpu/row_ops.h"
 #include "backend/cuda/kernels/device.h"
 
 namespace specdec::cuda {
-
-/// Slots of a block of keys: attention takes them together, as on a CPU (docs/numerics.md, rule 4).
-inline constexpr int kKeyBlock = 64;
 
 /// Keys and values of all layers: keys [layer][head][slot / 64][head_dim][slot % 64], so that the threads of a block of slots read side by
 /// side, and values [layer][head][slot][head_dim]. Zero where nothing was written.

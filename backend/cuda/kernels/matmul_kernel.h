@@ -1,9 +1,11 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "backend/cpu/matmul_kernel.h"
 #include "backend/cuda/kernels/device.h"
+#include "backend/cuda/kernels/tree_sum.h"
 #include "backend/elementary.h"
 #include "backend/tensor.h"
 
@@ -31,8 +33,6 @@ inline constexpr int kMatmulRows = 4;
 template <class Gpu>
 SPECDEC_DEVICE void matmul(Gpu& gpu, PackedView weight, ConstRows x, Rows y) {
   using elementary::fused;
-  constexpr int kLevels = 7;
-  static_assert(kMaxSlices <= 1 << (kLevels - 1));
   const std::int64_t output = gpu.block_x() * kMatmulThreads + gpu.thread();
   const std::int64_t first_row = gpu.block_y() * kMatmulRows;
   if (output >= weight.outputs) {
@@ -42,12 +42,11 @@ SPECDEC_DEVICE void matmul(Gpu& gpu, PackedView weight, ConstRows x, Rows y) {
   const std::byte* step = weight.panels + output / kPanelOutputs * weight.steps * kStepBytes + lane * 4;
   for (std::int64_t row = first_row; row < first_row + kMatmulRows && row < x.rows; ++row) {
     const std::byte* at = step;
-    float level[kLevels];
-    float sum = -0.0F;
+    TreeSum tree;
     for (std::int64_t slice = 0; slice < weight.slices; ++slice) {
       const std::int64_t inputs = weight.slice_inputs[slice];
       const float* in = x.row(row) + weight.slice_begin[slice];
-      sum = inputs == 0 ? -0.0F : 0.0F;
+      float sum = inputs == 0 ? -0.0F : 0.0F;
       if (weight.bf16) {
         for (std::int64_t k = 0; k < inputs; k += 2, at += kStepBytes) {
           const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(at);
@@ -60,22 +59,9 @@ SPECDEC_DEVICE void matmul(Gpu& gpu, PackedView weight, ConstRows x, Rows y) {
           sum = fused(*reinterpret_cast<const float*>(at), in[k], sum);
         }
       }
-      // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
-      int node = 0;
-      for (std::int64_t count = slice; (count & 1) != 0; count >>= 1, ++node) {
-        sum = level[node] + sum;
-      }
-      if (slice + 1 < weight.slices) {
-        level[node] = sum;
-      } else {
-        for (std::int64_t count = (weight.slices - 1) >> node; count != 0; count >>= 1, ++node) {
-          if ((count & 1) != 0) {
-            sum = level[node] + sum;
-          }
-        }
-      }
+      tree.add(sum, true);
     }
-    y.row(row)[output] = sum;
+    y.row(row)[output] = tree.total();
   }
 }
 
