@@ -7,61 +7,20 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cpu/packed_linear.h"
+#include "backend/cuda/device_memory.h"
+#include "backend/cuda/gpu_products.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/kernels/attention_kernel.h"
 #include "backend/cuda/kernels/decision_kernels.h"
 #include "backend/cuda/kernels/kv_kernels.h"
-#include "backend/cuda/kernels/matmul_kernel.h"
 #include "backend/cuda/kernels/row_kernels.h"
-#include "backend/cuda/kernels/tensor_matmul_kernel.h"
-#include "backend/cuda/tensor_layout.h"
 #include "backend/error.h"
 #include "backend/row_chain.h"
 
 namespace specdec::cuda {
-
-/// Memory of a device that grows to the largest that was asked for.
-template <class Device>
-class Scratch {
- public:
-  template <typename T>
-  T* take(Device& device, std::size_t count) {
-    if (memory_ == nullptr || memory_->bytes() < count * sizeof(T)) {
-      device.synchronize();  // kernels may still use the old one
-      memory_ = device.allocate(count * sizeof(T));
-    }
-    return reinterpret_cast<T*>(memory_->data());
-  }
-
- private:
-  std::unique_ptr<Buffer> memory_;
-};
-
-/// A copy on the device of what a call hands to its kernels besides activations: positions, slots, ranges. Made anew when it changes, which for most is once
-/// a pass and not once a layer; what was there has been read by then, since a device works in order.
-template <class Device, typename T>
-class Kept {
- public:
-  const T* on(Device& device, std::span<const T> values) {
-    T* const copy = memory_.template take<T>(device, values.size());
-    if (copy != copy_ || !std::ranges::equal(values, values_)) {
-      device.upload(reinterpret_cast<std::byte*>(copy), std::as_bytes(values));
-      copy_ = copy;
-      values_.assign(values.begin(), values.end());
-    }
-    return copy;
-  }
-
- private:
-  Scratch<Device> memory_;
-  const T* copy_ = nullptr;
-  std::vector<T> values_;
-};
 
 /// The operations of a Backend as launches of kernels, on a `Device` that runs everything in the order of the calls:
 ///
@@ -78,7 +37,7 @@ template <class Device>
 class GpuBackend final : public Backend {
  public:
   /// `cpu_order`: as in CudaOptions (cuda_backend.h).
-  GpuBackend(Device device, bool cpu_order) : device_(std::move(device)), cpu_order_(cpu_order) {}
+  GpuBackend(Device device, bool cpu_order) : device_(std::move(device)), products_(device_, cpu_order) {}
 
   std::string description() const override { return device_.description(); }
 
@@ -90,17 +49,9 @@ class GpuBackend final : public Backend {
   }
   void synchronize(Stream /*stream*/) override { device_.synchronize(); }
 
-  std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override {
-    if (spec.dtype == DType::kBF16 && !cpu_order_) {
-      return std::make_unique<Linear>(*this, TensorLayout(spec));
-    }
-    return std::make_unique<Linear>(*this, CpuPackedLinear(spec, Isa::kScalar), spec);
-  }
-
+  std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override { return products_.pack(spec); }
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream /*stream*/) override {
-    check(x.rows == y.rows && x.cols == weight.in_features() && y.cols == weight.out_features(),
-          "matmul: the shapes of x, the weight and y agree");
-    std::visit([&](const auto& view) { multiply(view, x, y); }, static_cast<const Linear&>(weight).view);
+    products_.matmul(weight, x, y);
   }
 
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream /*stream*/) override {
@@ -167,55 +118,6 @@ class GpuBackend final : public Backend {
   using Gpu = typename Device::Gpu;
   static constexpr int kRowThreads = 256;
 
-  /// A matrix on the device, as the CPU packs it or for tensor cores.
-  struct Linear final : PackedLinear {
-    Linear(GpuBackend& backend, const CpuPackedLinear& packed, const LinearSpec& spec)
-        : outputs(packed.out_features()),
-          inputs(packed.in_features()),
-          weights(backend.on_device(std::span(packed.panels(), packed.bytes()))) {
-      std::vector<std::int64_t> bounds;  // first inputs of all slices, then their numbers of inputs
-      for (const Range& slice : spec.slices) {
-        bounds.push_back(slice.begin);
-      }
-      for (const Range& slice : spec.slices) {
-        bounds.push_back(slice.size());
-      }
-      tables.push_back(backend.on_device(std::span<const std::int64_t>(bounds)));
-      const auto* const begins = table<std::int64_t>(0);
-      view = PackedView{.panels = weights->data(),
-                        .outputs = outputs,
-                        .steps = packed.steps(),
-                        .slice_begin = begins,
-                        .slice_inputs = begins + spec.slices.size(),
-                        .slices = std::ssize(spec.slices),
-                        .bf16 = spec.dtype == DType::kBF16};
-    }
-    Linear(GpuBackend& backend, const TensorLayout& layout)
-        : outputs(layout.outputs()), inputs(layout.inputs()), weights(backend.on_device(std::span(layout.weights()))) {
-      tables.push_back(backend.on_device(std::span(layout.steps())));
-      tables.push_back(backend.on_device(std::span(layout.leaves())));
-      view = TensorView{.weights = reinterpret_cast<const Weights8*>(weights->data()),
-                        .step = table<Step>(0),
-                        .leaf = table<Leaf>(1),
-                        .steps = std::ssize(layout.steps()),
-                        .leaves = std::ssize(layout.leaves()),
-                        .outputs = outputs};
-    }
-    std::int64_t out_features() const override { return outputs; }
-    std::int64_t in_features() const override { return inputs; }
-    std::size_t bytes() const override { return weights->bytes(); }
-    template <typename T>
-    const T* table(std::size_t i) const {
-      return reinterpret_cast<const T*>(tables[i]->data());
-    }
-
-    std::int64_t outputs;
-    std::int64_t inputs;
-    std::unique_ptr<Buffer> weights;
-    std::vector<std::unique_ptr<Buffer>> tables;
-    std::variant<PackedView, TensorView> view;
-  };
-
   struct Kv final : KvStore {
     Kv(GpuBackend& backend, const KvShape& shape) : view{.shape = shape} {
       const auto bytes = static_cast<std::size_t>(view.floats()) * sizeof(float);
@@ -230,37 +132,6 @@ class GpuBackend final : public Backend {
     std::unique_ptr<Buffer> keys;
     std::unique_ptr<Buffer> values;
   };
-
-  template <typename T>
-  std::unique_ptr<Buffer> on_device(std::span<const T> values) {
-    auto buffer = device_.allocate(values.size_bytes());
-    device_.upload(buffer->data(), std::as_bytes(values));
-    return buffer;
-  }
-
-  void multiply(const TensorView& weight, ConstRows x, Rows y) {
-    const std::int64_t blocks = (x.rows + kTensorRows - 1) / kTensorRows;
-    auto* const packed = rounded_.template take<Inputs4>(device_, blocks * weight.steps * kPackThreads);
-    device_.template launch<&cuda::pack_inputs<Gpu>>({.x = weight.steps, .y = blocks, .threads = kPackThreads}, weight,
-                                                     x, packed);
-    const Grid grid{.x = (weight.outputs + kTensorOutputs - 1) / kTensorOutputs,
-                    .y = blocks,
-                    .threads = kTensorThreads,
-                    .shared_bytes = kTensorSharedBytes};
-    device_.template launch<&cuda::tensor_matmul<Gpu>>(grid, weight, packed, y);
-  }
-
-  void multiply(const PackedView& weight, ConstRows x, Rows y) {
-    if (weight.bf16) {
-      const Rows taken{rounded_.template take<float>(device_, x.rows * x.cols), x.rows, x.cols, x.cols};
-      device_.template launch<&cuda::round_to_bf16<Gpu>>(rows_of(x), x, taken);
-      x = taken;
-    }
-    const Grid grid{.x = (weight.outputs + kMatmulThreads - 1) / kMatmulThreads,
-                    .y = (x.rows + kMatmulRows - 1) / kMatmulRows,
-                    .threads = kMatmulThreads};
-    device_.template launch<&cuda::matmul<Gpu>>(grid, weight, x, y);
-  }
 
   static Grid rows_of(ConstRows x) { return {.x = x.rows, .threads = kRowThreads}; }
   static Grid slices_of(ConstRows logits, std::span<const Range> slices) {
@@ -295,9 +166,8 @@ class GpuBackend final : public Backend {
   }
 
   Device device_;
-  bool cpu_order_;
-  Scratch<Device> rounded_;  // inputs of a product
-  Scratch<Device> found_;    // statistics of slices
+  Products<Device> products_;
+  Scratch<Device> found_;  // statistics of slices
   Kept<Device, std::int32_t> positions_;
   Kept<Device, std::int32_t> kv_heads_;
   Kept<Device, std::int32_t> depths_;
