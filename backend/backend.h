@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +16,8 @@
 /// repeated at each operation.
 namespace specdec {
 
-/// An ordered queue of work on a backend. On a CPU an operation is done when its call returns and `native` is null.
+/// An ordered queue of work on a backend. On a CPU an operation is done when its call returns and `native` is null; on a GPU it is a
+/// cudaStream_t.
 struct Stream {
   void* native = nullptr;
 };
@@ -78,6 +80,12 @@ class KvStore {
   virtual const KvShape& shape() const = 0;
 };
 
+/// Rows that embed() picks from.
+class RowTable {
+ public:
+  virtual ~RowTable() = default;
+};
+
 /// The rows of one pass: row i is the token at `position[i]`, stored in slot `first_slot + i`, whose predecessor is row
 /// `parent[i]` of this pass, or the last committed token when parent[i] is -1. A chain has parent[i] = i - 1. Row i attends to
 /// the slots [0, first_slot), to itself and to its ancestors in this pass.
@@ -87,6 +95,16 @@ struct RowChain {
   std::int64_t first_slot = 0;
 
   std::int64_t rows() const { return static_cast<std::int64_t>(position.size()); }
+};
+
+/// Passes that come again and again, with the same operations on the same memory: a backend may record those of a pass once and replay them, which
+/// saves the launches of a GPU.
+class PassRecorder {
+ public:
+  virtual ~PassRecorder() = default;
+  /// Does what `operations` does: operations of this backend on the rows `chain` and on `kv`, and nothing on the host that matters. Passes of one
+  /// recorder with the same `variant`, number of rows and `kv` do the same, whatever the chain says of their places.
+  virtual void run(int variant, const RowChain& chain, const KvStore& kv, const std::function<void()>& operations) = 0;
 };
 
 /// Largest entry of one vocabulary slice and its index in the row; an empty slice has {-inf, -1}. Ties: the lowest index.
@@ -114,8 +132,20 @@ class Backend {
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
   virtual void upload(std::byte* device, std::span<const std::byte> host, Stream stream) = 0;
   virtual void download(std::span<std::byte> host, const std::byte* device, Stream stream) = 0;
-  /// Returns when all work in the stream is done.
+  /// Returns when all work in the stream is done. What was downloaded is in the host's memory then.
   virtual void synchronize(Stream stream) = 0;
+  /// The queue that all operations go through, for what others enqueue between them.
+  virtual Stream stream() const { return {}; }
+
+  // --- Passes -----------------------------------------------------------------------------------------------------
+  /// For one model. The default does everything at once.
+  virtual std::unique_ptr<PassRecorder> make_recorder();
+
+  // --- Embedding --------------------------------------------------------------------------------------------------
+  /// A backend whose memory is the host's reads the rows from where they lie: `weight` must outlive the table.
+  virtual std::unique_ptr<RowTable> make_table(const WeightView& weight) = 0;
+  /// x[r] = table[index[r]] in fp32. index [x.rows] in this backend's memory, every one a row of the table.
+  virtual void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) = 0;
 
   // --- Linear layers ----------------------------------------------------------------------------------------------
   virtual std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) = 0;
@@ -132,12 +162,12 @@ class Backend {
 
   // --- Attention ----------------------------------------------------------------------------------------------------
   /// Rotates every head of x [rows, heads * head_dim] in place, in the "rotate half" form of Hugging Face's Llama: pairs
-  /// (i, i + head_dim/2). cos and sin are tables [positions, head_dim / 2].
-  virtual void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin,
-                    std::span<const std::int32_t> position, Stream stream) = 0;
+  /// (i, i + head_dim/2), row r at chain.position[r]. cos and sin are tables [positions, head_dim / 2].
+  virtual void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
+                    Stream stream) = 0;
   virtual std::unique_ptr<KvStore> make_kv(const KvShape& shape) = 0;
-  /// Writes keys and values [rows, kv_heads * head_dim] of `layer` into slots first_slot, first_slot + 1, ...
-  virtual void kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+  /// Writes keys and values [rows, kv_heads * head_dim] of `layer` into the slots chain.first_slot, chain.first_slot + 1, ...
+  virtual void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                          Stream stream) = 0;
   /// Copies slot `from` to slot `to` in all layers: how a path that is no prefix is committed.
   virtual void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream stream) = 0;

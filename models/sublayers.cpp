@@ -64,9 +64,9 @@ Rotary::Rotary(Backend& backend, const ModelConfig& config) : backend_(backend),
   }
 }
 
-void Rotary::forward(Rows x, std::span<const std::int32_t> position, Stream stream) const {
+void Rotary::forward(Rows x, const RowChain& chain, Stream stream) const {
   if (cos_) {
-    backend_.rope(x, head_dim_, cos_->floats(), sin_->floats(), position, stream);
+    backend_.rope(x, head_dim_, cos_->floats(), sin_->floats(), chain, stream);
   }
 }
 
@@ -99,9 +99,9 @@ void SelfAttention::forward(ConstRows x, const RowChain& chain, KvCache& cache, 
   const Rows value = qkv.slice_cols(query_cols_ + kv_cols_, kv_cols_);
 
   qkv_.forward(x, qkv, stream);
-  rotary_.forward(query, chain.position, stream);
-  rotary_.forward(key, chain.position, stream);
-  backend_.kv_append(cache.store(), layer_, chain.first_slot, key, value, stream);
+  rotary_.forward(query, chain, stream);
+  rotary_.forward(key, chain, stream);
+  backend_.kv_append(cache.store(), layer_, chain, key, value, stream);
   backend_.attention(query, cache.store(), layer_, chain, kv_head_, scale_, mixed, stream);
   out_.forward(mixed, y, stream);
 }

@@ -56,8 +56,8 @@ class Workspace {
 class Rotary {
  public:
   Rotary(Backend& backend, const ModelConfig& config);
-  /// x [rows, heads * head_dim], row i at position[i].
-  void forward(Rows x, std::span<const std::int32_t> position, Stream stream) const;
+  /// x [rows, heads * head_dim], row i at chain.position[i].
+  void forward(Rows x, const RowChain& chain, Stream stream) const;
 
  private:
   Backend& backend_;

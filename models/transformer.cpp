@@ -1,6 +1,7 @@
 #include "models/transformer.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "backend/error.h"
@@ -62,8 +63,9 @@ struct Transformer::State {
   State(const ModelConfig& config, const ShardPlan& plan, Backend& backend, Communicator& group, const Weights& weights,
         const TransformerOptions& options)
       : most_rows(std::max(options.max_rows, options.prefill_rows)),
-        token_embedding(weights.token_embedding()),
-        position_embedding(weights.position_embedding()),
+        token_table(backend.make_table(weights.token_embedding())),
+        position_table(config.positions == PositionKind::kLearned ? backend.make_table(weights.position_embedding())
+                                                                  : nullptr),
         rotary(backend, config),
         workspace(backend, workspace_floats(plan, most_rows)),
         final_norm(backend, config.norm, config.norm_eps, weights.final_norm()),
@@ -71,8 +73,9 @@ struct Transformer::State {
         normed(backend, most_rows, config.d_model),
         branch(backend, most_rows, config.d_model),
         logits(backend, options.max_rows, plan.vocabulary().size()),
-        embedded(most_rows * config.d_model),
-        position_row(config.d_model),
+        tokens(backend.allocate(most_rows * sizeof(Token))),
+        positions(backend.allocate(most_rows * sizeof(std::int32_t))),
+        recorder(backend.make_recorder()),
         prefill_position(options.prefill_rows),
         prefill_parent(options.prefill_rows) {
     const SublayerContext context{backend, group, config, plan, rotary, workspace};
@@ -83,8 +86,8 @@ struct Transformer::State {
   }
 
   std::int64_t most_rows;
-  WeightView token_embedding;
-  WeightView position_embedding;
+  std::unique_ptr<RowTable> token_table;
+  std::unique_ptr<RowTable> position_table;  // null without learned positions
   Rotary rotary;
   Workspace workspace;
   std::vector<Block> blocks;
@@ -93,8 +96,9 @@ struct Transformer::State {
   Activations normed;
   Activations branch;
   Activations logits;
-  std::vector<float> embedded;      // host, [rows, d_model]
-  std::vector<float> position_row;  // host, [d_model]
+  std::unique_ptr<Buffer> tokens;     // [rows]
+  std::unique_ptr<Buffer> positions;  // [rows], of learned positions
+  std::unique_ptr<PassRecorder> recorder;
   std::vector<std::int32_t> prefill_position;
   std::vector<std::int32_t> prefill_parent;
 };
@@ -109,6 +113,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   check(options.max_rows >= 1 && options.prefill_rows >= 1, "Transformer: passes need rows");
   const std::unique_ptr<Weights> weights = map_weights(config_, checkpoint, plan_, options.dtype);
   state_ = std::make_unique<State>(config_, plan_, backend, group, *weights, options);
+  tokens_ = reinterpret_cast<Token*>(state_->tokens->data());
   head_ = std::make_unique<ParallelHead>(backend, group, plan_, weights->head());
 }
 
@@ -130,23 +135,28 @@ KvCache Transformer::make_cache(std::int64_t capacity) {
 }
 
 ConstRows Transformer::forward(const PassRows& rows, KvCache& cache, LogitRows logits, Stream stream) {
-  const auto count = static_cast<std::int64_t>(rows.tokens.size());
-  check(count >= 1 && count <= state_->most_rows, "Transformer: a pass of no rows or of more than it was made for");
-  check(rows.position.size() == rows.tokens.size() && rows.parent.size() == rows.tokens.size(),
-        "Transformer: every row has a token, a position and a parent");
+  check_rows(rows);
+  const std::int64_t count = std::ssize(rows.position);
   const RowChain chain{rows.position, rows.parent, cache.append(count)};
   const Rows hidden = state_->hidden.rows(count);
-  embed(rows, hidden, stream);
-  run_layers({0, config_.layers}, hidden, chain, cache, stream);
-  switch (logits) {
-    case LogitRows::kNone:
-      return state_->logits.rows(0);
-    case LogitRows::kLast:
-      return score(hidden.slice_rows(count - 1, 1), stream);
-    case LogitRows::kAll:
-      return score(hidden, stream);
+  const std::int64_t scored = logits == LogitRows::kNone ? 0 : logits == LogitRows::kLast ? 1 : count;
+  check(scored <= options_.max_rows, "Transformer: logits of more rows than max_rows");
+  const Rows scores = state_->logits.rows(scored);
+  const auto operations = [&] {
+    embed(hidden, stream);
+    run_layers({0, config_.layers}, hidden, chain, cache, stream);
+    if (scored > 0) {
+      score(hidden.slice_rows(count - scored, scored), scores, stream);
+    }
+  };
+  place(rows, stream);
+  // Sums that go over the host cannot be recorded, and blocks of a prefill are not worth it.
+  if (count <= options_.max_rows && (backend_.on_host() || group_.size() == 1)) {
+    state_->recorder->run(static_cast<int>(logits), chain, cache.store(), std::ref(operations));
+  } else {
+    operations();
   }
-  return {};
+  return scores;
 }
 
 ConstRows Transformer::prefill(std::span<const Token> tokens, KvCache& cache, Stream stream) {
@@ -182,36 +192,47 @@ void Transformer::run_layers(Range layers, Rows hidden, const RowChain& chain, K
   }
 }
 
-void Transformer::embed(const PassRows& rows, Rows hidden, Stream stream) {
-  const Span span(options_.tracer, kEmbed, hidden.rows);
-  const std::int64_t d = config_.d_model;
-  for (std::int64_t r = 0; r < hidden.rows; ++r) {
-    const Token token = rows.tokens[r];
-    const std::int32_t position = rows.position[r];
+void Transformer::check_rows(const PassRows& rows) const {
+  const std::size_t count = rows.position.size();
+  check(count >= 1 && std::ssize(rows.position) <= state_->most_rows,
+        "Transformer: a pass of no rows or of more than it was made for");
+  check((rows.tokens.empty() || rows.tokens.size() == count) && rows.parent.size() == count,
+        "Transformer: every row has a token, a position and a parent");
+  for (const Token token : rows.tokens) {
     check(token >= 0 && token < config_.vocabulary, "Transformer: a token outside the vocabulary");
-    check(position >= 0 && position < config_.context, "Transformer: a position outside the context");
-    const std::span<float> row = std::span(state_->embedded).subspan(r * d, d);
-    read_row(state_->token_embedding, token, row);
-    if (config_.positions == PositionKind::kLearned) {
-      read_row(state_->position_embedding, position, state_->position_row);
-      for (std::int64_t i = 0; i < d; ++i) {
-        row[i] += state_->position_row[i];
-      }
-    }
   }
-  const auto embedded = std::span<const float>(state_->embedded).first(hidden.rows * d);
-  backend_.upload(reinterpret_cast<std::byte*>(hidden.data), std::as_bytes(embedded), stream);
+  for (const std::int32_t position : rows.position) {
+    check(position >= 0 && position < config_.context, "Transformer: a position outside the context");
+  }
+}
+
+/// Brings what embed() reads to where it reads it.
+void Transformer::place(const PassRows& rows, Stream stream) {
+  if (!rows.tokens.empty()) {
+    backend_.upload(state_->tokens->data(), std::as_bytes(rows.tokens), stream);
+  }
+  if (state_->position_table != nullptr) {
+    backend_.upload(state_->positions->data(), std::as_bytes(rows.position), stream);
+  }
+}
+
+void Transformer::embed(Rows hidden, Stream stream) {
+  const Span span(options_.tracer, kEmbed, hidden.rows);
+  backend_.embed(*state_->token_table, tokens_, hidden, stream);
+  if (state_->position_table != nullptr) {
+    const Rows of_position = state_->normed.rows(hidden.rows);
+    const auto* const positions = reinterpret_cast<const std::int32_t*>(state_->positions->data());
+    backend_.embed(*state_->position_table, positions, of_position, stream);
+    backend_.add(hidden, of_position, stream);
+  }
 }
 
 /// Logits of hidden rows, after the final norm.
-ConstRows Transformer::score(ConstRows hidden, Stream stream) {
-  check(hidden.rows <= options_.max_rows, "Transformer: logits of more rows than max_rows");
+void Transformer::score(ConstRows hidden, Rows logits, Stream stream) {
   const Span span(options_.tracer, kHead, hidden.rows);
   const Rows normed = state_->normed.rows(hidden.rows);
-  const Rows logits = state_->logits.rows(hidden.rows);
   state_->final_norm.forward(hidden, normed, stream);
   head_->forward(normed, logits, stream);
-  return logits;
 }
 
 }  // namespace specdec

@@ -18,7 +18,7 @@ namespace specdec {
 
 /// Rows of one pass. Row i follows row parent[i] of the same pass, or the last committed token when parent[i] is -1.
 struct PassRows {
-  std::span<const Token> tokens;
+  std::span<const Token> tokens;  ///< empty: they are in Transformer::tokens() already
   std::span<const std::int32_t> position;
   std::span<const std::int32_t> parent;
 };
@@ -45,6 +45,9 @@ class Transformer {
   const ModelConfig& config() const { return config_; }
   const ShardPlan& plan() const { return plan_; }
   ParallelHead& head() { return *head_; }
+  /// Where the tokens of the next pass are read, in the backend's memory, as many as a pass has rows: who chooses tokens there can leave them
+  /// there.
+  Token* tokens() { return tokens_; }
   /// Bytes of weights that one pass reads on this rank.
   std::size_t weight_bytes() const;
 
@@ -65,8 +68,10 @@ class Transformer {
   void run_layers(Range layers, Rows hidden, const RowChain& chain, KvCache& cache, Stream stream);
 
  private:
-  void embed(const PassRows& rows, Rows hidden, Stream stream);
-  ConstRows score(ConstRows hidden, Stream stream);
+  void check_rows(const PassRows& rows) const;
+  void place(const PassRows& rows, Stream stream);
+  void embed(Rows hidden, Stream stream);
+  void score(ConstRows hidden, Rows logits, Stream stream);
 
   ModelConfig config_;
   TransformerOptions options_;
@@ -75,6 +80,7 @@ class Transformer {
   ShardPlan plan_;
   struct State;  // weights and activations
   std::unique_ptr<State> state_;
+  Token* tokens_ = nullptr;  // in the backend's memory
   std::unique_ptr<ParallelHead> head_;
 };
 

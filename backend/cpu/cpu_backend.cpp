@@ -8,6 +8,7 @@
 #include "backend/cpu/packed_linear.h"
 #include "backend/cpu/parallel_for.h"
 #include "backend/error.h"
+#include "backend/host_table.h"
 
 namespace specdec {
 
@@ -54,6 +55,14 @@ void CpuBackend::download(std::span<std::byte> host, const std::byte* device, St
 
 void CpuBackend::synchronize(Stream) {}
 
+std::unique_ptr<RowTable> CpuBackend::make_table(const WeightView& weight) {
+  return std::make_unique<HostTable>(weight);
+}
+
+void CpuBackend::embed(const RowTable& table, const std::int32_t* index, Rows x, Stream) {
+  static_cast<const HostTable&>(table).read(index, x);
+}
+
 std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
   auto linear = std::make_unique<CpuPackedLinear>(spec, isa_);
   matmul_scratch_.reserve(*linear);
@@ -78,19 +87,19 @@ void CpuBackend::layer_norm(ConstRows x, const float* weight, const float* bias,
   for_rows(x.rows, x.cols, [&](std::int64_t r) { ops_.layer_norm(x.row(r), weight, bias, eps, y.row(r), x.cols); });
 }
 
-void CpuBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin,
-                      std::span<const std::int32_t> position, Stream) {
+void CpuBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
+                      Stream) {
   for_rows(x.rows, x.cols, [&](std::int64_t r) {
-    const std::int64_t table = position[r] * (head_dim / 2);
+    const std::int64_t table = chain.position[r] * (head_dim / 2);
     ops_.rope(x.row(r), x.cols / head_dim, head_dim, cos + table, sin + table);
   });
 }
 
 std::unique_ptr<KvStore> CpuBackend::make_kv(const KvShape& shape) { return std::make_unique<CpuKv>(shape); }
 
-void CpuBackend::kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+void CpuBackend::kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                            Stream) {
-  static_cast<CpuKv&>(kv).append(layer, first_slot, keys, values);
+  static_cast<CpuKv&>(kv).append(layer, chain.first_slot, keys, values);
 }
 
 void CpuBackend::kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream) {

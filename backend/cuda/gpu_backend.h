@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/chain_on_device.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/gpu_products.h"
 #include "backend/cuda/grid.h"
@@ -18,7 +19,6 @@
 #include "backend/cuda/kernels/kv_kernels.h"
 #include "backend/cuda/kernels/row_kernels.h"
 #include "backend/error.h"
-#include "backend/row_chain.h"
 
 namespace specdec::cuda {
 
@@ -49,6 +49,14 @@ class GpuBackend final : public Backend {
   }
   void synchronize(Stream /*stream*/) override { device_.synchronize(); }
 
+  std::unique_ptr<RowTable> make_table(const WeightView& weight) override {
+    return std::make_unique<Table>(device_, weight);
+  }
+  void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream /*stream*/) override {
+    const auto& rows = static_cast<const Table&>(table);
+    device_.template launch<&cuda::embed<Gpu>>(rows_of(x), rows.memory->data(), rows.dtype, index, x);
+  }
+
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override { return products_.pack(spec); }
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream /*stream*/) override {
     products_.matmul(weight, x, y);
@@ -61,16 +69,19 @@ class GpuBackend final : public Backend {
     device_.template launch<&cuda::layer_norm<Gpu>>({.x = x.rows, .threads = kWarp}, x, weight, bias, eps, y);
   }
 
-  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, std::span<const std::int32_t> position,
+  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream /*stream*/) override {
-    device_.template launch<&cuda::rope<Gpu>>(rows_of(x), x, head_dim, cos, sin, positions_.on(device_, position));
+    chain_.set(device_, chain);
+    device_.template launch<&cuda::rope<Gpu>>(rows_of(x), x, head_dim, cos, sin, chain_.position());
   }
   std::unique_ptr<KvStore> make_kv(const KvShape& shape) override { return std::make_unique<Kv>(*this, shape); }
-  void kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+  void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream /*stream*/) override {
     const KvView& view = static_cast<Kv&>(kv).view;
-    check(first_slot >= 0 && first_slot + keys.rows <= view.shape.capacity, "appended rows do not fit the KV store");
-    device_.template launch<&cuda::kv_append<Gpu>>(rows_of(keys), view, layer, first_slot, keys, values);
+    check(chain.first_slot >= 0 && chain.first_slot + keys.rows <= view.shape.capacity,
+          "appended rows do not fit the KV store");
+    chain_.set(device_, chain);
+    device_.template launch<&cuda::kv_append<Gpu>>(rows_of(keys), view, layer, chain_.first_slot(), keys, values);
   }
   void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream /*stream*/) override {
     const KvView& view = static_cast<Kv&>(kv).view;
@@ -85,7 +96,8 @@ class GpuBackend final : public Backend {
                     .y = static_cast<std::int64_t>(kv_head.size()),
                     .threads = kAttentionThreads,
                     .shared_bytes = attention_shared_bytes(view.shape.head_dim)};
-    device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible_slots(chain),
+    chain_.set(device_, chain);
+    device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, chain_.visible(),
                                                    kv_heads_.on(device_, kv_head), scale, out);
   }
 
@@ -118,6 +130,24 @@ class GpuBackend final : public Backend {
   using Gpu = typename Device::Gpu;
   static constexpr int kRowThreads = 256;
 
+  /// Rows side by side: as they are where they lie so, else in fp32.
+  struct Table final : RowTable {
+    Table(Device& device, const WeightView& weight) {
+      if (weight.col_stride == 1 && weight.row_stride == weight.cols) {
+        dtype = weight.dtype;
+        memory = copy_on(device, std::span(weight.data, weight.rows * weight.cols * size_of(dtype)));
+        return;
+      }
+      std::vector<float> rows(weight.rows * weight.cols);
+      for (std::int64_t r = 0; r < weight.rows; ++r) {
+        read_row(weight, r, std::span(rows).subspan(r * weight.cols, weight.cols));
+      }
+      memory = copy_on(device, std::span<const float>(rows));
+    }
+    DType dtype = DType::kF32;
+    std::unique_ptr<Buffer> memory;
+  };
+
   struct Kv final : KvStore {
     Kv(GpuBackend& backend, const KvShape& shape) : view{.shape = shape} {
       const auto bytes = static_cast<std::size_t>(view.floats()) * sizeof(float);
@@ -144,37 +174,12 @@ class GpuBackend final : public Backend {
     device_.synchronize();
   }
 
-  VisibleSlots visible_slots(const RowChain& chain) {
-    const std::int64_t rows = chain.rows();
-    find_depths(chain, depth_);
-    bool in_order = true;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      in_order = in_order && depth_[r] == r;
-    }
-    VisibleSlots visible{chain.first_slot, depths_.on(device_, depth_), nullptr, rows};
-    if (!in_order) {
-      path_.assign(rows * rows, 0);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        std::int64_t at = r;
-        for (std::int64_t d = depth_[r]; d >= 0; --d, at = chain.parent[at]) {
-          path_[r * rows + d] = static_cast<std::int32_t>(at);
-        }
-      }
-      visible.path = paths_.on(device_, path_);
-    }
-    return visible;
-  }
-
   Device device_;
   Products<Device> products_;
   Scratch<Device> found_;  // statistics of slices
-  Kept<Device, std::int32_t> positions_;
-  Kept<Device, std::int32_t> kv_heads_;
-  Kept<Device, std::int32_t> depths_;
-  Kept<Device, std::int32_t> paths_;
-  Kept<Device, Range> slices_;
-  std::vector<std::int32_t> depth_;  // host, of the rows of a pass
-  std::vector<std::int32_t> path_;
+  Constants<Device, std::int32_t> kv_heads_;
+  Constants<Device, Range> slices_;
+  ChainOnDevice<Device> chain_;
 };
 
 }  // namespace specdec::cuda

@@ -63,15 +63,15 @@ std::unique_ptr<KvStore> ReferenceBackend::make_kv(const KvShape& shape) {
   return std::make_unique<ReferenceKv>(shape);
 }
 
-void ReferenceBackend::kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys,
+void ReferenceBackend::kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys,
                                  ConstRows values, Stream) {
   auto& store = dynamic_cast<ReferenceKv&>(kv);
   const std::int64_t dim = store.shape().head_dim;
   for (std::int64_t r = 0; r < keys.rows; ++r) {
     for (std::int64_t head = 0; head < store.shape().kv_heads; ++head) {
       for (std::int64_t i = 0; i < dim; ++i) {
-        store.key(layer, head, first_slot + r)[i] = keys.row(r)[head * dim + i];
-        store.value(layer, head, first_slot + r)[i] = values.row(r)[head * dim + i];
+        store.key(layer, head, chain.first_slot + r)[i] = keys.row(r)[head * dim + i];
+        store.value(layer, head, chain.first_slot + r)[i] = values.row(r)[head * dim + i];
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backend/host_buffer.h"
+#include "backend/host_table.h"
 
 namespace specdec {
 
@@ -19,6 +20,14 @@ void ReferenceBackend::download(std::span<std::byte> host, const std::byte* devi
 }
 
 void ReferenceBackend::synchronize(Stream) {}
+
+std::unique_ptr<RowTable> ReferenceBackend::make_table(const WeightView& weight) {
+  return std::make_unique<HostTable>(weight);
+}
+
+void ReferenceBackend::embed(const RowTable& table, const std::int32_t* index, Rows x, Stream) {
+  dynamic_cast<const HostTable&>(table).read(index, x);
+}
 
 void ReferenceBackend::rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream) {
   for (std::int64_t r = 0; r < x.rows; ++r) {
@@ -52,11 +61,11 @@ void ReferenceBackend::layer_norm(ConstRows x, const float* weight, const float*
   }
 }
 
-void ReferenceBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin,
-                            std::span<const std::int32_t> position, Stream) {
+void ReferenceBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
+                            Stream) {
   const std::int64_t half = head_dim / 2;
   for (std::int64_t r = 0; r < x.rows; ++r) {
-    const std::int64_t table = position[r] * half;
+    const std::int64_t table = chain.position[r] * half;
     for (std::int64_t head = 0; head < x.cols / head_dim; ++head) {
       float* v = x.row(r) + head * head_dim;
       for (std::int64_t i = 0; i < half; ++i) {

@@ -17,16 +17,19 @@ class ReferenceBackend final : public Backend {
   void download(std::span<std::byte> host, const std::byte* device, Stream stream) override;
   void synchronize(Stream stream) override;
 
+  std::unique_ptr<RowTable> make_table(const WeightView& weight) override;
+  void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) override;
+
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override;
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override;
 
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) override;
   void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) override;
 
-  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, std::span<const std::int32_t> position,
+  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream stream) override;
   std::unique_ptr<KvStore> make_kv(const KvShape& shape) override;
-  void kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+  void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream stream) override;
   void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream stream) override;
   void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,

@@ -31,14 +31,19 @@ class ForwardingBackend : public Backend {
   void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) override {
     inner_->layer_norm(x, weight, bias, eps, y, stream);
   }
-  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, std::span<const std::int32_t> position,
+  std::unique_ptr<PassRecorder> make_recorder() override { return inner_->make_recorder(); }
+  std::unique_ptr<RowTable> make_table(const WeightView& weight) override { return inner_->make_table(weight); }
+  void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) override {
+    inner_->embed(table, index, x, stream);
+  }
+  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream stream) override {
-    inner_->rope(x, head_dim, cos, sin, position, stream);
+    inner_->rope(x, head_dim, cos, sin, chain, stream);
   }
   std::unique_ptr<KvStore> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
-  void kv_append(KvStore& kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values,
+  void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream stream) override {
-    inner_->kv_append(kv, layer, first_slot, keys, values, stream);
+    inner_->kv_append(kv, layer, chain, keys, values, stream);
   }
   void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream stream) override {
     inner_->kv_move(kv, from, to, stream);

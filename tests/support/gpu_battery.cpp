@@ -140,7 +140,7 @@ void expect_rotations_of_the_cpu(Backend& gpu) {
     Matrix cos(backend, 8, kDim / 2, random_values(8 * kDim / 2, 9));
     Matrix sin(backend, 8, kDim / 2, random_values(8 * kDim / 2, 10));
     Matrix x(backend, 3, kHeads * kDim, random_values(3 * kHeads * kDim, 11));
-    backend.rope(x.rows(), kDim, cos.data(), sin.data(), position, {});
+    backend.rope(x.rows(), kDim, cos.data(), sin.data(), {.position = position}, {});
     return x.values();
   };
   expect_alike(gpu, rotate, "rope");
@@ -161,7 +161,7 @@ void expect_attention_of_the_cpu(Backend& gpu) {
             const std::int64_t cols = kKvHeads * dim;
             Matrix keys(backend, count, cols, random_values(count * cols, seed));
             Matrix values(backend, count, cols, random_values(count * cols, seed + 1));
-            backend.kv_append(*kv, 1, slot, keys.rows(), values.rows(), {});
+            backend.kv_append(*kv, 1, {.first_slot = slot}, keys.rows(), values.rows(), {});
             backend.synchronize({});
           };
           if (cached > 0) {
@@ -188,7 +188,7 @@ void expect_moved_slots(Backend& gpu) {
     Matrix keys(backend, 70, 8, random_values(70 * 8, 40));
     Matrix values(backend, 70, 8, random_values(70 * 8, 41));
     for (const std::int64_t layer : {0, 1}) {
-      backend.kv_append(*kv, layer, 0, keys.rows(), values.rows(), {});
+      backend.kv_append(*kv, layer, {.first_slot = 0}, keys.rows(), values.rows(), {});
     }
     backend.kv_move(*kv, 69, 3, {});
     const std::vector<std::int32_t> position = {0};

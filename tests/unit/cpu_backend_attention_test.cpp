@@ -50,7 +50,7 @@ std::vector<std::int32_t> chain_of(std::int64_t rows) {
 Matrix run(Backend& backend, const Case& c, const Matrix& q, const Matrix& keys, const Matrix& values) {
   const Stream stream;
   const auto kv = backend.make_kv({1, c.kv_heads, c.head_dim, c.slots() + c.spare});
-  backend.kv_append(*kv, 0, 0, keys.view(), values.view(), stream);
+  backend.kv_append(*kv, 0, {.first_slot = 0}, keys.view(), values.view(), stream);
   std::vector<std::int32_t> position(c.parent.size());
   Matrix out(c.rows(), c.heads() * c.head_dim, 1);
   backend.attention(q.view(), *kv, 0, {position, c.parent, c.committed}, c.kv_head(), c.scale(), out.view(), stream);
@@ -157,7 +157,7 @@ TEST_P(CpuAttentionTest, ARankWithoutHeadsHasNothingToDo) {
   const auto kv = cpu.make_kv({2, 0, 32, 100});
   const Matrix none(3, 0, 1);
   Matrix out(3, 0, 1);
-  cpu.kv_append(*kv, 1, 0, none.view(), none.view(), stream);
+  cpu.kv_append(*kv, 1, {.first_slot = 0}, none.view(), none.view(), stream);
   cpu.kv_move(*kv, 2, 0, stream);
   const std::vector<std::int32_t> position(3);
   const auto parent = chain_of(3);
@@ -194,8 +194,8 @@ TEST_P(CpuAttentionTest, WhatLiesInDroppedSlotsDoesNotMatter) {
     const auto kv = cpu.make_kv({1, c.kv_heads, c.head_dim, c.slots() + c.spare});
     Matrix garbage(c.slots() + c.spare, c.kv_heads * c.head_dim);
     std::fill_n(garbage.data(), garbage.all().size(), poison);
-    cpu.kv_append(*kv, 0, 0, garbage.view(), garbage.view(), stream);
-    cpu.kv_append(*kv, 0, 0, c.keys().view(), c.values().view(), stream);
+    cpu.kv_append(*kv, 0, {.first_slot = 0}, garbage.view(), garbage.view(), stream);
+    cpu.kv_append(*kv, 0, {.first_slot = 0}, c.keys().view(), c.values().view(), stream);
     const std::vector<std::int32_t> position(c.parent.size());
     Matrix out(c.rows(), c.heads() * c.head_dim, 1);
     const Matrix q = c.queries();
@@ -272,10 +272,10 @@ TEST_P(CpuAttentionTest, MovingASlotMovesItsKeyAndValue) {
   const auto kv = cpu.make_kv({1, c.kv_heads, c.head_dim, 90});
   const Matrix keys = c.keys();
   const Matrix values = c.values();
-  cpu.kv_append(*kv, 0, 0, keys.view(), values.view(), stream);
+  cpu.kv_append(*kv, 0, {.first_slot = 0}, keys.view(), values.view(), stream);
   // Slot 66's contents go by way of slot 80 over what was written there in between.
   cpu.kv_move(*kv, 66, 80, stream);
-  cpu.kv_append(*kv, 0, 66, keys.view().slice_rows(0, 1), values.view().slice_rows(0, 1), stream);
+  cpu.kv_append(*kv, 0, {.first_slot = 66}, keys.view().slice_rows(0, 1), values.view().slice_rows(0, 1), stream);
   cpu.kv_move(*kv, 80, 66, stream);
   const std::vector<std::int32_t> position(1);
   Matrix out(1, c.heads() * c.head_dim, 1);
@@ -288,9 +288,9 @@ TEST_P(CpuAttentionTest, LayersAreApart) {
   const Case c{.head_dim = 8, .committed = 10, .parent = chain_of(2)};
   const auto kv = cpu.make_kv({3, c.kv_heads, c.head_dim, c.slots()});
   const Matrix other = Matrix::random(c.slots(), c.kv_heads * c.head_dim, 99);
-  cpu.kv_append(*kv, 1, 0, c.keys().view(), c.values().view(), stream);
-  cpu.kv_append(*kv, 0, 0, other.view(), other.view(), stream);
-  cpu.kv_append(*kv, 2, 0, other.view(), other.view(), stream);
+  cpu.kv_append(*kv, 1, {.first_slot = 0}, c.keys().view(), c.values().view(), stream);
+  cpu.kv_append(*kv, 0, {.first_slot = 0}, other.view(), other.view(), stream);
+  cpu.kv_append(*kv, 2, {.first_slot = 0}, other.view(), other.view(), stream);
   const std::vector<std::int32_t> position(2);
   Matrix out(c.rows(), c.heads() * c.head_dim, 1);
   const Matrix q = c.queries();

@@ -93,9 +93,9 @@ TEST_P(CpuBackendTest, Rope) {
       Matrix mine = x;
       Matrix same = x;
       Matrix expected = x;
-      cpu.rope(mine.view(), dim, cos.data(), sin.data(), position, stream);
-      scalar.rope(same.view(), dim, cos.data(), sin.data(), position, stream);
-      reference.rope(expected.view(), dim, cos.data(), sin.data(), position, stream);
+      cpu.rope(mine.view(), dim, cos.data(), sin.data(), {.position = position}, stream);
+      scalar.rope(same.view(), dim, cos.data(), sin.data(), {.position = position}, stream);
+      reference.rope(expected.view(), dim, cos.data(), sin.data(), {.position = position}, stream);
       EXPECT_EQ(mine.all(), same.all()) << dim;
       for (std::int64_t r = 0; r < kRowCount; ++r) {
         for (std::int64_t i = 0; i < heads * dim; ++i) {

@@ -19,7 +19,8 @@ class KvCacheTest : public ::testing::Test {
     const std::int64_t first = cache_.append(rows);
     std::vector<float> keys(values.size());
     for (std::int64_t layer = 0; layer < kShape.layers; ++layer) {
-      backend_.kv_append(cache_.store(), layer, first, {keys.data(), rows, 1, 1}, {values.data(), rows, 1, 1}, {});
+      backend_.kv_append(cache_.store(), layer, {.first_slot = first}, {keys.data(), rows, 1, 1},
+                         {values.data(), rows, 1, 1}, {});
     }
   }
 

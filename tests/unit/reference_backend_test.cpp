@@ -98,7 +98,7 @@ TEST_F(ReferenceBackendTest, RopeTurnsPairsOfTheTwoHalves) {
   const Floats cos = {1, 1, 0, 1};
   const Floats sin = {0, 0, 1, 0};
   const std::vector<std::int32_t> position = {1};
-  backend.rope(rows_of(x, 1), 4, cos.data(), sin.data(), position, stream);
+  backend.rope(rows_of(x, 1), 4, cos.data(), sin.data(), {.position = position}, stream);
   EXPECT_EQ(x, (Floats{-3, 2, 1, 4}));  // a quarter turn of (1, 3); (2, 4) stays
 }
 
@@ -106,7 +106,7 @@ TEST_F(ReferenceBackendTest, AttentionOverEqualScoresIsTheMean) {
   const auto kv = backend.make_kv({1, 1, 1, 4});
   Floats keys = {0, 0, 0};
   Floats values = {1, 2, 6};
-  backend.kv_append(*kv, 0, 0, rows_of(keys, 3), rows_of(values, 3), stream);
+  backend.kv_append(*kv, 0, {.first_slot = 0}, rows_of(keys, 3), rows_of(values, 3), stream);
   Floats q = {5, 5};
   Floats out(2);
   const std::vector<std::int32_t> position = {1, 2};
@@ -124,7 +124,7 @@ TEST_F(ReferenceBackendTest, AttentionWeighsByScaledScores) {
   const auto kv = backend.make_kv({1, 2, 2, 2});
   Floats keys = {0, 0, 1, 0, 2, 0, 0, 0};  // slot 0: (0,0) (1,0); slot 1: (2,0) (0,0)
   Floats values = {1, 0, 0, 5, 3, 0, 0, 9};
-  backend.kv_append(*kv, 0, 0, rows_of(keys, 2), rows_of(values, 2), stream);
+  backend.kv_append(*kv, 0, {.first_slot = 0}, rows_of(keys, 2), rows_of(values, 2), stream);
   Floats q = {1, 7, 1, 7};
   Floats out(4);
   const std::vector<std::int32_t> position = {1};
@@ -147,7 +147,7 @@ TEST_F(ReferenceBackendTest, KvMoveCopiesASlotInAllLayers) {
   const auto kv = backend.make_kv({2, 1, 1, 3});
   Floats key = {0};
   Floats value = {8};
-  backend.kv_append(*kv, 1, 2, rows_of(key, 1), rows_of(value, 1), stream);
+  backend.kv_append(*kv, 1, {.first_slot = 2}, rows_of(key, 1), rows_of(value, 1), stream);
   backend.kv_move(*kv, 2, 0, stream);
   Floats q = {1};
   Floats out(1);

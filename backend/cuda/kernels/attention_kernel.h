@@ -9,18 +9,18 @@
 
 namespace specdec::cuda {
 
-/// The slots that the rows of a pass see. Row r sees the slots [0, first_slot) and `depth[r] + 1` slots of its own pass: the slots
+/// The slots that the rows of a pass see, in the device's memory: a recorded pass sees others each time. Row r sees the slots [0, first_slot) and `depth[r] + 1` slots of its own pass: the slots
 /// first_slot, first_slot + 1, ... in a chain, else first_slot + path[r * rows + d] for d = 0 ... depth[r].
 struct VisibleSlots {
-  std::int64_t first_slot = 0;
+  const std::int32_t* first_slot = nullptr;
   const std::int32_t* depth = nullptr;
   const std::int32_t* path = nullptr;  ///< null for a chain
   std::int64_t rows = 0;
 
-  constexpr std::int64_t count(std::int64_t row) const { return first_slot + depth[row] + 1; }
+  constexpr std::int64_t count(std::int64_t row) const { return *first_slot + depth[row] + 1; }
   /// Where the n-th visible slot lies.
   constexpr std::int64_t slot(std::int64_t row, std::int64_t n) const {
-    return path == nullptr || n < first_slot ? n : first_slot + path[row * rows + n - first_slot];
+    return path == nullptr || n < *first_slot ? n : *first_slot + path[row * rows + n - *first_slot];
   }
 };
 

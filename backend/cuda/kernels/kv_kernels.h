@@ -30,9 +30,9 @@ struct KvView {
 
 /// One block a row.
 template <class Gpu>
-SPECDEC_DEVICE void kv_append(Gpu& gpu, KvView kv, std::int64_t layer, std::int64_t first_slot, ConstRows keys,
+SPECDEC_DEVICE void kv_append(Gpu& gpu, KvView kv, std::int64_t layer, const std::int32_t* first_slot, ConstRows keys,
                               ConstRows values) {
-  const std::int64_t slot = first_slot + gpu.block_x();
+  const std::int64_t slot = *first_slot + gpu.block_x();
   for (std::int64_t at = gpu.thread(); at < keys.cols; at += gpu.threads()) {
     const std::int64_t head = at / kv.shape.head_dim;
     const std::int64_t i = at % kv.shape.head_dim;

@@ -13,6 +13,22 @@ namespace specdec::cuda {
 
 using elementary::fused;
 
+/// x[r] = row index[r] of a table [rows, cols] of `type`, aligned to its elements.
+template <class Gpu>
+SPECDEC_DEVICE void embed(Gpu& gpu, const std::byte* table, DType type, const std::int32_t* index, Rows x) {
+  const std::int64_t first = index[gpu.block_x()] * x.cols;
+  for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
+    float value = 0;
+    if (type == DType::kF32) {
+      value = reinterpret_cast<const float*>(table)[first + i];
+    } else {
+      const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(table)[first + i];
+      value = type == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
+    }
+    x.row(gpu.block_x())[i] = value;
+  }
+}
+
 /// Threads: kWarp, of which 16 add. Element i of a row is summed in lane i mod 16, in order; then the lanes in their tree.
 template <class Gpu>
 SPECDEC_DEVICE void rms_norm(Gpu& gpu, ConstRows x, const float* weight, float eps, Rows y) {
