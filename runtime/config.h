@@ -48,6 +48,11 @@ struct RunConfig {
     bool share_gpus = false;         ///< more ranks of a host than it has GPUs take them in turn
   } parallel;
 
+  /// How a GPU computes, with `backend: cuda`.
+  struct Cuda {
+    bool graphs = true;  ///< replay passes that come again as CUDA graphs
+  } cuda;
+
   struct Decode {
     Method method = Method::kSpeculative;
     std::int64_t k = 4;

@@ -246,6 +246,10 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(boolean("parallel.share_gpus",
                          "With `backend: cuda`, more ranks of a host than it has GPUs take them in turn.",
                          [](RunConfig& c) -> bool& { return c.parallel.share_gpus; }));
+  keys.push_back(boolean("cuda.graphs",
+                         "With `backend: cuda`, replay passes that come again as CUDA graphs; off, every kernel is "
+                         "launched by itself.",
+                         [](RunConfig& c) -> bool& { return c.cuda.graphs; }));
 
   keys.push_back(choice(
       "decode.method", {"speculative", "autoregressive"}, "Which decoding runs when nothing is compared.",

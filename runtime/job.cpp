@@ -64,11 +64,13 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
   channel_.on_begin([this](const Round& round) { links_.take(static_cast<std::size_t>(round.interconnect)); });
   const Isa isa = agree_on_isa(world_, config_.parallel.isa, "parallel.isa");
   agree(world_, [&] {
-    backend_ = make_backend(
-        {.name = config_.backend,
-         .isa = isa,
-         .threads = static_cast<int>(config_.parallel.threads),
-         .cuda = {.local_rank = local.rank, .local_ranks = local.ranks, .share = config_.parallel.share_gpus}});
+    backend_ = make_backend({.name = config_.backend,
+                             .isa = isa,
+                             .threads = static_cast<int>(config_.parallel.threads),
+                             .cuda = {.local_rank = local.rank,
+                                      .local_ranks = local.ranks,
+                                      .share = config_.parallel.share_gpus,
+                                      .graphs = config_.cuda.graphs}});
     load();
     if (world_.rank() == 0) {
       load_draft_and_prompts();

@@ -33,6 +33,8 @@ class ChainOnDevice {
     rows_ = std::ssize(chain.position);
   }
 
+  /// Where all of it lies: another place once more rows came than ever before.
+  const void* address() const { return copy_; }
   const std::int32_t* first_slot() const { return copy_; }
   const std::int32_t* position() const { return copy_ + 1; }
   VisibleSlots visible() const {

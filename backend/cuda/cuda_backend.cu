@@ -1,6 +1,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_gpu.h"
 #include "backend/cuda/gpu_backend.h"
+#include "backend/cuda/staging.h"
 
 namespace specdec {
 namespace {
@@ -35,36 +37,101 @@ class DeviceBuffer final : public Buffer {
   std::size_t bytes_;
 };
 
+/// Host memory that stays where it is, so that copies need no help of the host.
+class PinnedBuffer final : public Buffer {
+ public:
+  explicit PinnedBuffer(std::size_t bytes) : bytes_(bytes) {
+    void* memory = nullptr;
+    cuda_check(cudaMallocHost(&memory, bytes), "cudaMallocHost");
+    memory_.reset(static_cast<std::byte*>(memory));
+  }
+  std::byte* data() override { return memory_.get(); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { cudaFreeHost(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t bytes_;
+};
+
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+
+/// Copies of a stream, through memory that the GPU reads without the host's help.
+class StreamCopies {
+ public:
+  using Mark = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+  explicit StreamCopies(cudaStream_t stream) : stream_(stream) {}
+
+  std::unique_ptr<Buffer> allocate(std::size_t bytes) { return std::make_unique<PinnedBuffer>(bytes); }
+  void to_device(std::byte* to, const std::byte* from, std::size_t bytes) {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+  }
+  void to_host(std::byte* to, const std::byte* from, std::size_t bytes) {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  }
+  /// After all that was enqueued so far.
+  void mark(Mark& mark) {
+    if (mark == nullptr) {
+      cudaEvent_t event = nullptr;
+      cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+      mark.reset(event);
+    }
+    cuda_check(cudaEventRecord(mark.get(), stream_), "cudaEventRecord");
+  }
+  /// Polls: a rank that is blocked in the driver could not be told that the job ends.
+  void wait(const Mark& mark) {
+    cudaError_t status = cudaEventQuery(mark.get());
+    for (; status == cudaErrorNotReady; status = cudaEventQuery(mark.get())) {
+      sched_yield();
+    }
+    cuda_check(status, "cudaEventQuery");
+  }
+
+ private:
+  cudaStream_t stream_;
+};
+
 /// A GPU and one stream of its own, in which everything happens.
 class StreamDevice {
  public:
   using Gpu = cuda::CudaGpu;
 
+  /// A graph, ready to be launched.
+  class Recording {
+   public:
+    explicit Recording(cudaGraph_t graph) {
+      cudaGraphExec_t executable = nullptr;
+      cuda_check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+      executable_.reset(executable);
+    }
+    cudaGraphExec_t get() const { return executable_.get(); }
+
+   private:
+    struct Destroy {
+      void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+    };
+    std::unique_ptr<CUgraphExec_st, Destroy> executable_;
+  };
+
   explicit StreamDevice(const CudaOptions& options) : device_(options) {
     cudaStream_t stream = nullptr;
     cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
     stream_.reset(stream);
+    staging_ = std::make_unique<cuda::Staging<StreamCopies>>(StreamCopies(stream));
   }
 
   std::string description() const { return "cuda (" + device_.description() + ")"; }
+  void* stream() const { return stream_.get(); }
 
   std::unique_ptr<Buffer> allocate(std::size_t bytes) { return std::make_unique<DeviceBuffer>(bytes); }
-
-  /// From pageable memory: it has been read when the call returns.
-  void upload(std::byte* to, std::span<const std::byte> from) {
-    cuda_check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_.get()), "cudaMemcpyAsync");
-  }
-  void download(std::span<std::byte> to, const std::byte* from) {
-    cuda_check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync");
-  }
-  /// Polls: a rank that is blocked in the driver could not be told that the job ends.
-  void synchronize() {
-    cudaError_t status = cudaStreamQuery(stream_.get());
-    for (; status == cudaErrorNotReady; status = cudaStreamQuery(stream_.get())) {
-      sched_yield();
-    }
-    cuda_check(status, "cudaStreamQuery");
-  }
+  void upload(std::byte* to, std::span<const std::byte> from) { staging_->upload(to, from); }
+  void download(std::span<std::byte> to, const std::byte* from) { staging_->download(to, from); }
+  void synchronize() { staging_->finish(); }
 
   template <auto kFunction, typename... Arguments>
   void launch(const cuda::Grid& grid, const Arguments&... arguments) {
@@ -72,18 +139,35 @@ class StreamDevice {
     cuda_check(cudaGetLastError(), "a kernel's launch");
   }
 
+  /// Other threads may go on allocating meanwhile.
+  Recording record(const std::function<void()>& launches) {
+    cuda_check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    launches();
+    cudaGraph_t graph = nullptr;
+    cuda_check(cudaStreamEndCapture(stream_.get(), &graph), "cudaStreamEndCapture");
+    const std::unique_ptr<CUgraph_st, DestroyGraph> owner(graph);
+    return Recording(graph);
+  }
+  void replay(const Recording& recording) {
+    cuda_check(cudaGraphLaunch(recording.get(), stream_.get()), "cudaGraphLaunch");
+  }
+
  private:
   struct Destroy {
     void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
   };
+  struct DestroyGraph {
+    void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+  };
   CudaDevice device_;
   std::unique_ptr<CUstream_st, Destroy> stream_;
+  std::unique_ptr<cuda::Staging<StreamCopies>> staging_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
-  return std::make_unique<cuda::GpuBackend<StreamDevice>>(StreamDevice(options), options.cpu_order);
+  return std::make_unique<cuda::GpuBackend<StreamDevice>>(StreamDevice(options), options);
 }
 
 }  // namespace specdec

@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-/// Which GPU a rank gets.
+/// Which GPU a rank gets, and how it computes on it.
 struct CudaOptions {
   int local_rank = 0;   ///< of this process among those of its host: which device it gets
   int local_ranks = 1;  ///< ranks of this host
@@ -14,6 +14,7 @@ struct CudaOptions {
   /// Products with bf16 weights in the order of the CPU's AVX-512 kernels, with their bits, in place of the tensor cores' order: slow, for
   /// comparison.
   bool cpu_order = false;
+  bool graphs = true;  ///< passes that come again are replayed as CUDA graphs, in place of a launch for every kernel
 };
 
 /// A backend on one GPU. Throws kBadInput where this program was built without CUDA (docs/gpu.md), where there is no GPU or no

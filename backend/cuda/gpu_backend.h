@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/chain_on_device.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/gpu_products.h"
 #include "backend/cuda/grid.h"
@@ -18,6 +19,7 @@
 #include "backend/cuda/kernels/decision_kernels.h"
 #include "backend/cuda/kernels/kv_kernels.h"
 #include "backend/cuda/kernels/row_kernels.h"
+#include "backend/cuda/pass_graphs.h"
 #include "backend/error.h"
 
 namespace specdec::cuda {
@@ -30,14 +32,16 @@ namespace specdec::cuda {
 ///     void download(std::span<std::byte> to, const std::byte* from);    `to` is complete after synchronize()
 ///     void synchronize();
 ///     void launch<&kernel>(const Grid& grid, arguments...);
+///     Recording record(const std::function<void()>& launches);   what `launches` launches, which is not done yet
+///     void replay(const Recording& recording);
 ///     std::string description() const;
 ///
 /// A GPU is one (cuda_backend.cu); the unit tests have another, which emulates it (tests/support/emulated_device.h).
 template <class Device>
 class GpuBackend final : public Backend {
  public:
-  /// `cpu_order`: as in CudaOptions (cuda_backend.h).
-  GpuBackend(Device device, bool cpu_order) : device_(std::move(device)), products_(device_, cpu_order) {}
+  GpuBackend(Device device, const CudaOptions& options)
+      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options.cpu_order) {}
 
   std::string description() const override { return device_.description(); }
 
@@ -48,6 +52,22 @@ class GpuBackend final : public Backend {
     device_.download(host, from);
   }
   void synchronize(Stream /*stream*/) override { device_.synchronize(); }
+  Stream stream() const override { return {device_.stream()}; }
+
+  std::unique_ptr<PassRecorder> make_recorder() override {
+    if (!graphs_) {
+      return Backend::make_recorder();
+    }
+    return std::make_unique<PassGraphs<Device>>(device_, [this](int variant, const RowChain& chain, const KvStore& kv) {
+      chain_.set(device_, chain);
+      return PassKey{.variant = variant,
+                     .rows = chain.rows(),
+                     .in_order = chain_.in_order(),
+                     .kv = static_cast<const Kv&>(kv).serial,
+                     .key_blocks = 0,
+                     .chain = chain_.address()};
+    });
+  }
 
   std::unique_ptr<RowTable> make_table(const WeightView& weight) override {
     return std::make_unique<Table>(device_, weight);
@@ -149,7 +169,7 @@ class GpuBackend final : public Backend {
   };
 
   struct Kv final : KvStore {
-    Kv(GpuBackend& backend, const KvShape& shape) : view{.shape = shape} {
+    Kv(GpuBackend& backend, const KvShape& shape) : view{.shape = shape}, serial(++backend.stores_) {
       const auto bytes = static_cast<std::size_t>(view.floats()) * sizeof(float);
       keys = backend.device_.allocate(bytes);
       values = backend.device_.allocate(bytes);
@@ -159,6 +179,7 @@ class GpuBackend final : public Backend {
     const KvShape& shape() const override { return view.shape; }
 
     KvView view;
+    std::uint64_t serial;
     std::unique_ptr<Buffer> keys;
     std::unique_ptr<Buffer> values;
   };
@@ -175,6 +196,8 @@ class GpuBackend final : public Backend {
   }
 
   Device device_;
+  bool graphs_;
+  std::uint64_t stores_ = 0;  // made so far
   Products<Device> products_;
   Scratch<Device> found_;  // statistics of slices
   Constants<Device, std::int32_t> kv_heads_;

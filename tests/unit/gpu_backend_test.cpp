@@ -11,7 +11,7 @@ namespace {
 
 class GpuBackendTest : public testing::Test {
  protected:
-  EmulatedBackend gpu_{EmulatedDevice(), false};
+  EmulatedBackend gpu_{EmulatedDevice(), {}};
 };
 
 TEST_F(GpuBackendTest, NormsHaveTheCpusBits) { battery::expect_norms_of_the_cpu(gpu_); }
@@ -29,7 +29,7 @@ TEST_F(GpuBackendTest, ProductsInTheCpusOrderHaveItsBits) {
   if (detect_isa() == Isa::kScalar) {
     GTEST_SKIP() << "this CPU does not fuse multiply-adds";
   }
-  EmulatedBackend in_order(EmulatedDevice(), true);
+  EmulatedBackend in_order(EmulatedDevice(), {.cpu_order = true});
   battery::expect_products_of_the_cpu(in_order, DType::kBF16);
   battery::expect_products_of_the_cpu(gpu_, DType::kF32);
   battery::expect_products(in_order);

@@ -21,7 +21,30 @@ namespace {
 
 using MakeBackend = std::function<std::unique_ptr<Backend>()>;
 
-/// Logits of rank 0's part of the vocabulary, of a prefill and then of a pass over `rows` rows of a chain.
+/// Enough for each kind of pass to be done, recorded and replayed.
+constexpr int kPasses = 4;
+
+/// Rows of a pass at `position`: a chain, or, with `forked`, one whose last row follows the first.
+class Chain {
+ public:
+  Chain(std::int64_t rows, std::int32_t position, bool forked) : tokens_(rows), position_(rows), parent_(rows) {
+    std::iota(tokens_.begin(), tokens_.end(), 40 + position);
+    std::iota(position_.begin(), position_.end(), position);
+    std::iota(parent_.begin(), parent_.end(), -1);
+    if (forked) {
+      parent_.back() = -1;
+      position_.back() = position;
+    }
+  }
+  PassRows rows() const { return {tokens_, position_, parent_}; }
+
+ private:
+  std::vector<Token> tokens_;
+  std::vector<std::int32_t> position_;
+  std::vector<std::int32_t> parent_;
+};
+
+/// Logits of rank 0's part of the vocabulary, of a prefill and of passes over `rows` rows and one fewer, in two caches.
 std::vector<float> logits_of(const std::filesystem::path& directory, int ranks, DType dtype, std::int64_t rows,
                              const MakeBackend& make_backend) {
   const Checkpoint checkpoint(directory);
@@ -43,13 +66,18 @@ std::vector<float> logits_of(const std::filesystem::path& directory, int ranks, 
       }
     };
     take(model.prefill(prompt, cache, {}));
-    std::vector<Token> tokens(rows);
-    std::vector<std::int32_t> position(rows);
-    std::vector<std::int32_t> parent(rows);
-    std::iota(tokens.begin(), tokens.end(), 40);
-    std::iota(position.begin(), position.end(), static_cast<std::int32_t>(prompt.size()));
-    std::iota(parent.begin(), parent.end(), -1);
-    take(model.forward({tokens, position, parent}, cache, LogitRows::kAll, {}));
+    for (std::int64_t pass = 0; pass < kPasses; ++pass) {
+      for (const std::int64_t count : {rows, rows - 1}) {
+        const Chain chain(count, static_cast<std::int32_t>(cache.committed()), count < rows && pass % 2 == 1);
+        take(model.forward(chain.rows(), cache, LogitRows::kAll, {}));
+        cache.commit_prefix(count - 1);
+      }
+    }
+    // The same again in another cache, where other tokens stand: nothing of the first may be found there.
+    KvCache other = model.make_cache();
+    take(model.prefill(std::span(prompt).first(2), other, {}));
+    take(model.forward(Chain(rows, 2, false).rows(), other, LogitRows::kLast, {}));
+    take(model.forward(Chain(rows, static_cast<std::int32_t>(2 + rows), false).rows(), other, LogitRows::kAll, {}));
   });
   return out;
 }
@@ -70,9 +98,18 @@ TEST_P(GpuTransformer, HasTheCpusBitsInTheCpusOrder) {
   const testing::TemporaryDirectory directory;
   testing::write_random_model({.family = c.family, .layers = 2}, directory.path());
   const auto cpu = [] { return std::make_unique<CpuBackend>(detect_isa(), 1); };
-  const auto gpu = [] { return std::make_unique<EmulatedBackend>(EmulatedDevice(), true); };
-  EXPECT_EQ(logits_of(directory.path(), c.ranks, c.dtype, 3, gpu),
-            logits_of(directory.path(), c.ranks, c.dtype, 3, cpu));
+  const std::vector<float> expected = logits_of(directory.path(), c.ranks, c.dtype, 3, cpu);
+  for (const bool graphs : {false, true}) {
+    EmulatedDevice device;
+    const auto replays = device.replays();
+    const auto gpu = [&] {
+      return std::make_unique<EmulatedBackend>(EmulatedDevice(device),
+                                               CudaOptions{.cpu_order = true, .graphs = graphs});
+    };
+    EXPECT_EQ(logits_of(directory.path(), c.ranks, c.dtype, 3, gpu), expected) << "graphs: " << graphs;
+    // Sums of several ranks go over the host, which no graph holds.
+    EXPECT_EQ(*replays > 0, graphs && c.ranks == 1);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTransformer,
