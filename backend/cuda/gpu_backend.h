@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "backend/cuda/kernels/decision_kernels.h"
 #include "backend/cuda/kernels/kv_kernels.h"
 #include "backend/cuda/kernels/row_kernels.h"
+#include "backend/cuda/kernels/split_attention_kernel.h"
 #include "backend/cuda/pass_graphs.h"
 #include "backend/error.h"
 
@@ -64,7 +66,7 @@ class GpuBackend final : public Backend {
                      .rows = chain.rows(),
                      .in_order = chain_.in_order(),
                      .kv = static_cast<const Kv&>(kv).serial,
-                     .key_blocks = 0,
+                     .key_blocks = key_blocks(chain),
                      .chain = chain_.address()};
     });
   }
@@ -112,13 +114,28 @@ class GpuBackend final : public Backend {
   void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                  std::span<const std::int32_t> kv_head, float scale, Rows out, Stream /*stream*/) override {
     const KvView& view = static_cast<const Kv&>(kv).view;
-    const Grid grid{.x = chain.rows(),
-                    .y = static_cast<std::int64_t>(kv_head.size()),
-                    .threads = kAttentionThreads,
-                    .shared_bytes = attention_shared_bytes(view.shape.head_dim)};
+    const auto heads = static_cast<std::int64_t>(kv_head.size());
     chain_.set(device_, chain);
-    device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, chain_.visible(),
-                                                   kv_heads_.on(device_, kv_head), scale, out);
+    const VisibleSlots visible = chain_.visible();
+    const std::int32_t* const source = kv_heads_.on(device_, kv_head);
+    const std::int64_t blocks = key_blocks(chain);
+    if (blocks <= kBlocksInTurn || !chain_.in_order() || !std::ranges::is_sorted(kv_head)) {
+      const Grid grid{.x = chain.rows(),
+                      .y = heads,
+                      .threads = kAttentionThreads,
+                      .shared_bytes = attention_shared_bytes(view.shape.head_dim)};
+      device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible, source, scale, out);
+      return;
+    }
+    const std::int64_t dim = view.shape.head_dim;
+    auto* const memory = parts_.template take<float>(device_, AttentionParts::floats(chain.rows(), heads, blocks, dim));
+    const AttentionParts parts(memory, chain.rows(), heads, blocks);
+    const Grid split{
+        .x = blocks, .y = view.shape.kv_heads, .threads = kSplitThreads, .shared_bytes = kSplitSharedBytes};
+    device_.template launch<&cuda::attention_scores<Gpu>>(split, q, view, layer, visible, source, scale, parts);
+    device_.template launch<&cuda::attention_values<Gpu>>(split, view, layer, visible, source, parts);
+    device_.template launch<&cuda::attention_merge<Gpu>>({.x = chain.rows(), .y = heads, .threads = kMergeThreads},
+                                                         visible, parts, dim, out);
   }
 
   void silu_mul(ConstRows gate_up, Rows out, Stream /*stream*/) override {
@@ -149,6 +166,8 @@ class GpuBackend final : public Backend {
  private:
   using Gpu = typename Device::Gpu;
   static constexpr int kRowThreads = 256;
+  /// So many blocks of keys are worked on in turn by one block of threads; more are worked on side by side.
+  static constexpr std::int64_t kBlocksInTurn = 4;
 
   /// Rows side by side: as they are where they lie so, else in fp32.
   struct Table final : RowTable {
@@ -184,6 +203,12 @@ class GpuBackend final : public Backend {
     std::unique_ptr<Buffer> values;
   };
 
+  /// Blocks of keys that the rows of `chain` see, rounded up to a power of two: so many a grid covers, and so many graphs a long text needs.
+  static std::int64_t key_blocks(const RowChain& chain) {
+    const std::int64_t slots = chain.first_slot + chain.rows();
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((slots + kKeyBlock - 1) / kKeyBlock)));
+  }
+
   static Grid rows_of(ConstRows x) { return {.x = x.rows, .threads = kRowThreads}; }
   static Grid slices_of(ConstRows logits, std::span<const Range> slices) {
     return {
@@ -200,6 +225,7 @@ class GpuBackend final : public Backend {
   std::uint64_t stores_ = 0;  // made so far
   Products<Device> products_;
   Scratch<Device> found_;  // statistics of slices
+  Scratch<Device> parts_;  // of an attention
   Constants<Device, std::int32_t> kv_heads_;
   Constants<Device, Range> slices_;
   ChainOnDevice<Device> chain_;

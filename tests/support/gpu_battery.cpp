@@ -149,14 +149,14 @@ void expect_rotations_of_the_cpu(Backend& gpu) {
 void expect_attention_of_the_cpu(Backend& gpu) {
   constexpr std::int64_t kKvHeads = 2;
   const std::vector<std::int32_t> kv_head = {0, 0, 1, 1};
-  const std::vector<std::int32_t> chain = {-1, 0, 1};
+  const std::vector<std::int32_t> chain = {-1, 0, 1, 2, 3, 4, 5, 6, 7, 8};
   const std::vector<std::int32_t> tree = {-1, 0, 0, 2, 1};
-  for (const std::int64_t dim : {8, 40}) {
-    for (const std::int64_t cached : {0, 5, 62, 130}) {
+  for (const std::int64_t dim : {8, 40, 72}) {
+    for (const std::int64_t cached : {0, 5, 62, 130, 319, 510}) {
       for (const auto& parent : {chain, tree}) {
         const auto rows = static_cast<std::int64_t>(parent.size());
         const auto attend = [&](Backend& backend) {
-          const auto kv = backend.make_kv({.layers = 2, .kv_heads = kKvHeads, .head_dim = dim, .capacity = 150});
+          const auto kv = backend.make_kv({.layers = 2, .kv_heads = kKvHeads, .head_dim = dim, .capacity = 530});
           const auto append = [&](std::int64_t slot, std::int64_t count, unsigned seed) {
             const std::int64_t cols = kKvHeads * dim;
             Matrix keys(backend, count, cols, random_values(count * cols, seed));

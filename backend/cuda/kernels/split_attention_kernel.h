@@ -1,0 +1,271 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/kernels/attention_kernel.h"
+#include "backend/cuda/kernels/device.h"
+#include "backend/cuda/kernels/kv_kernels.h"
+#include "backend/elementary.h"
+#include "backend/tensor.h"
+
+/// Attention over a long cache: blocks of keys are worked on side by side, each read once for all rows and all query heads that share its KV head. The
+/// bits are those of attention() (attention_kernel.h), which takes blocks one after another: what a block adds depends on those before it only through the
+/// largest score so far, and a maximum is the same in any order. Three kernels: scores, weighted values of each block, and the blocks' sum in their
+/// order. For chains; rows of a tree see slots of their own.
+namespace specdec::cuda {
+
+inline constexpr int kSplitThreads = 256;
+/// Rows and heads that are worked on together: four groups of threads, four queries each.
+inline constexpr int kSplitQueries = 16;
+inline constexpr int kQueriesOfThread = 4;
+inline constexpr int kLanesOfQuery = kSplitThreads / kSplitQueries;
+/// Components of keys or values in the block's memory at a time.
+inline constexpr std::int64_t kSplitDims = 64;
+inline constexpr std::size_t kSplitSharedBytes =
+    (static_cast<std::size_t>(kSplitDims) * kKeyBlock + 2 * std::size_t{kSplitQueries} * kKeyBlock + kSplitQueries) *
+    sizeof(float);
+static_assert(kSplitDims == kKeyBlock && kSplitThreads == kQueriesOfThread * kKeyBlock &&
+              kSplitQueries == kQueriesOfThread * kQueriesOfThread && kLanesOfQuery == kRowLanes);
+
+/// What the kernels hand on, for every row, head and block of keys.
+struct AttentionParts {
+  float* scores = nullptr;   ///< [rows][heads][blocks][kKeyBlock]
+  float* highest = nullptr;  ///< [rows][heads][blocks]
+  float* sums = nullptr;     ///< [rows][heads][blocks][kRowLanes], of weights
+  float* values = nullptr;   ///< [rows][heads][blocks][head_dim], weighted
+  std::int64_t heads = 0;
+  std::int64_t blocks = 0;
+
+  constexpr AttentionParts(float* memory, std::int64_t rows, std::int64_t of_heads, std::int64_t of_blocks)
+      : scores(memory),
+        highest(scores + rows * of_heads * of_blocks * kKeyBlock),
+        sums(highest + rows * of_heads * of_blocks),
+        values(sums + rows * of_heads * of_blocks * kRowLanes),
+        heads(of_heads),
+        blocks(of_blocks) {}
+  static constexpr std::size_t floats(std::int64_t rows, std::int64_t heads, std::int64_t blocks, std::int64_t dim) {
+    return static_cast<std::size_t>(rows * heads * blocks * (kKeyBlock + 1 + kRowLanes + dim));
+  }
+  constexpr std::int64_t at(std::int64_t row, std::int64_t head, std::int64_t block) const {
+    return (row * heads + head) * blocks + block;
+  }
+};
+
+/// The queries that read one KV head: every row's query heads [first, first + heads). They are neighbours.
+struct QueryGroup {
+  std::int64_t first = 0;
+  std::int64_t heads = 0;
+
+  constexpr QueryGroup(const std::int32_t* kv_head, std::int64_t all, std::int64_t source) {
+    for (std::int64_t head = 0; head < all; ++head) {
+      first += kv_head[head] < source ? 1 : 0;
+      heads += kv_head[head] == source ? 1 : 0;
+    }
+  }
+  constexpr std::int64_t row(std::int64_t query) const { return query / heads; }
+  constexpr std::int64_t head(std::int64_t query) const { return first + query % heads; }
+};
+
+/// Of a value in each of kLanesOfQuery neighbouring lanes; every one of them gets it.
+template <class Gpu>
+SPECDEC_DEVICE float highest_of_query(Gpu& gpu, float value) {
+  const int lane = gpu.thread() % kWarp;
+  for (int half = kLanesOfQuery / 2; half > 0; half /= 2) {
+    const float other = gpu.shuffle(value, lane ^ half);
+    value = value < other ? other : value;
+  }
+  return value;
+}
+
+/// Blocks: one a block of keys (x) and KV head (y), kSplitThreads threads, kSplitSharedBytes.
+template <class Gpu>
+SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int64_t layer, VisibleSlots visible,
+                                     const std::int32_t* kv_head, float scale, AttentionParts parts) {
+  using elementary::fused;
+  constexpr float kLowest = -__builtin_inff();
+  const std::int64_t block = gpu.block_x();
+  const std::int64_t first = block * kKeyBlock;
+  if (first >= visible.count(visible.rows - 1)) {
+    return;
+  }
+  const std::int64_t dim = kv.shape.head_dim;
+  const QueryGroup group(kv_head, parts.heads, gpu.block_y());
+  const std::int64_t queries = visible.rows * group.heads;
+  auto* keys = reinterpret_cast<float*>(gpu.shared());  // [kSplitDims][kKeyBlock]
+  float* query = keys + kSplitDims * kKeyBlock;         // [kSplitQueries][kSplitDims]
+  float* scores = query + kSplitQueries * kSplitDims;   // [kSplitQueries][kKeyBlock]
+  const std::int64_t slot = gpu.thread() % kKeyBlock;
+  const int own = gpu.thread() / static_cast<int>(kKeyBlock) * kQueriesOfThread;  // first of this thread's queries
+
+  for (std::int64_t tile = 0; tile < queries; tile += kSplitQueries) {
+    float sum[kQueriesOfThread] = {};
+    for (std::int64_t dims = 0; dims < dim; dims += kSplitDims) {
+      const std::int64_t count = dim - dims < kSplitDims ? dim - dims : kSplitDims;
+      const float* from = kv.key(layer, gpu.block_y(), first, dims);
+      for (std::int64_t at = gpu.thread(); at < count * kKeyBlock; at += kSplitThreads) {
+        keys[at] = from[at];
+      }
+      for (std::int64_t at = gpu.thread(); at < kSplitQueries * kSplitDims; at += kSplitThreads) {
+        const std::int64_t which = tile + at / kSplitDims;
+        const std::int64_t i = at % kSplitDims;
+        if (which < queries && i < count) {
+          query[at] = q.row(group.row(which))[group.head(which) * dim + dims + i];
+        }
+      }
+      gpu.sync();
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float key = keys[i * kKeyBlock + slot];
+        SPECDEC_UNROLL
+        for (int j = 0; j < kQueriesOfThread; ++j) {
+          sum[j] = fused(query[(own + j) * kSplitDims + i], key, sum[j]);
+        }
+      }
+      gpu.sync();
+    }
+    SPECDEC_UNROLL
+    for (int j = 0; j < kQueriesOfThread; ++j) {
+      const std::int64_t which = tile + own + j;
+      float score = kLowest;
+      if (which < queries) {
+        const std::int64_t row = group.row(which);
+        score = first + slot < visible.count(row) ? sum[j] * scale : kLowest;
+        parts.scores[parts.at(row, group.head(which), block) * kKeyBlock + slot] = score;
+      }
+      scores[(own + j) * kKeyBlock + slot] = score;
+    }
+    gpu.sync();
+    const std::int64_t which = tile + gpu.thread() / kLanesOfQuery;
+    float largest = kLowest;
+    for (std::int64_t at = gpu.thread() % kLanesOfQuery; at < kKeyBlock; at += kLanesOfQuery) {
+      const float score = scores[gpu.thread() / kLanesOfQuery * kKeyBlock + at];
+      largest = largest < score ? score : largest;
+    }
+    largest = highest_of_query(gpu, largest);
+    if (which < queries && gpu.thread() % kLanesOfQuery == 0) {
+      parts.highest[parts.at(group.row(which), group.head(which), block)] = largest;
+    }
+  }
+}
+
+/// As attention_scores, after it.
+template <class Gpu>
+SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, VisibleSlots visible,
+                                     const std::int32_t* kv_head, AttentionParts parts) {
+  using elementary::fused;
+  constexpr int kValueChains = 4;
+  const std::int64_t block = gpu.block_x();
+  const std::int64_t first = block * kKeyBlock;
+  if (first >= visible.count(visible.rows - 1)) {
+    return;
+  }
+  const std::int64_t dim = kv.shape.head_dim;
+  const QueryGroup group(kv_head, parts.heads, gpu.block_y());
+  const std::int64_t queries = visible.rows * group.heads;
+  auto* values = reinterpret_cast<float*>(gpu.shared());  // [kKeyBlock][kSplitDims]
+  float* weights = values + kKeyBlock * kSplitDims;       // [kSplitQueries][kKeyBlock]
+  float* largest = weights + kSplitQueries * kKeyBlock;   // [kSplitQueries]
+  const std::int64_t component = gpu.thread() % kSplitDims;
+  const int own = gpu.thread() / static_cast<int>(kSplitDims) * kQueriesOfThread;
+  const int lane = gpu.thread() % kLanesOfQuery;
+  const int of_lane = gpu.thread() / kLanesOfQuery;
+
+  for (std::int64_t tile = 0; tile < queries; tile += kSplitQueries) {
+    const std::int64_t summed = tile + of_lane;  // the query whose maximum and sum this thread has a part of
+    float highest = -__builtin_inff();
+    if (summed < queries) {
+      const float* of_blocks = parts.highest + parts.at(group.row(summed), group.head(summed), 0);
+      for (std::int64_t b = lane; b <= block; b += kLanesOfQuery) {
+        highest = highest < of_blocks[b] ? of_blocks[b] : highest;
+      }
+    }
+    highest = highest_of_query(gpu, highest);
+    if (lane == 0) {
+      largest[of_lane] = highest;
+    }
+    gpu.sync();
+    std::int64_t left[kQueriesOfThread];
+    SPECDEC_UNROLL
+    for (int j = 0; j < kQueriesOfThread; ++j) {
+      const std::int64_t which = tile + own + j;
+      left[j] = which < queries ? visible.count(group.row(which)) - first : 0;
+      float weight = 0;
+      if (left[j] > 0) {
+        const std::int64_t at = parts.at(group.row(which), group.head(which), block);
+        weight = elementary::exp(parts.scores[at * kKeyBlock + component] - largest[own + j]);
+      }
+      weights[(own + j) * kKeyBlock + component] = weight;
+    }
+    gpu.sync();
+    if (summed < queries) {
+      const float* of = weights + of_lane * kKeyBlock + lane;
+      parts.sums[parts.at(group.row(summed), group.head(summed), block) * kRowLanes + lane] =
+          (of[0] + of[kRowLanes]) + (of[2 * kRowLanes] + of[3 * kRowLanes]);
+    }
+    for (std::int64_t dims = 0; dims < dim; dims += kSplitDims) {
+      const std::int64_t count = dim - dims < kSplitDims ? dim - dims : kSplitDims;
+      const float* from = kv.value(layer, gpu.block_y(), first) + dims;
+      for (std::int64_t at = gpu.thread(); at < kKeyBlock * kSplitDims; at += kSplitThreads) {
+        if (at % kSplitDims < count) {
+          values[at] = from[at / kSplitDims * dim + at % kSplitDims];
+        }
+      }
+      gpu.sync();
+      float chain[kQueriesOfThread][kValueChains] = {};
+      for (std::int64_t s = 0; s < kKeyBlock && component < count; s += kValueChains) {
+        SPECDEC_UNROLL
+        for (int c = 0; c < kValueChains; ++c) {
+          const float value = values[(s + c) * kSplitDims + component];
+          SPECDEC_UNROLL
+          for (int j = 0; j < kQueriesOfThread; ++j) {
+            const float next = fused(weights[(own + j) * kKeyBlock + s + c], value, chain[j][c]);
+            chain[j][c] = s + c < left[j] ? next : chain[j][c];
+          }
+        }
+      }
+      SPECDEC_UNROLL
+      for (int j = 0; j < kQueriesOfThread; ++j) {
+        if (left[j] > 0 && component < count) {
+          const std::int64_t which = tile + own + j;
+          parts.values[parts.at(group.row(which), group.head(which), block) * dim + dims + component] =
+              (chain[j][0] + chain[j][1]) + (chain[j][2] + chain[j][3]);
+        }
+      }
+      gpu.sync();
+    }
+  }
+}
+
+inline constexpr int kMergeThreads = 128;
+
+/// After attention_values. Blocks: one a row (x) and query head (y), kMergeThreads threads.
+template <class Gpu>
+SPECDEC_DEVICE void attention_merge(Gpu& gpu, VisibleSlots visible, AttentionParts parts, std::int64_t dim, Rows out) {
+  using elementary::fused;
+  const std::int64_t row = gpu.block_x();
+  const std::int64_t head = gpu.block_y();
+  const std::int64_t first = parts.at(row, head, 0);
+  const std::int64_t blocks = (visible.count(row) + kKeyBlock - 1) / kKeyBlock;
+  const int lane = gpu.thread() % kRowLanes;
+  // Every thread takes part in every round, with or without a component of its own: the sum of weights is all warps'.
+  for (std::int64_t i = gpu.thread(); i - gpu.thread() < dim; i += kMergeThreads) {
+    float largest = -__builtin_inff();
+    float sum = 0;
+    float value = 0;
+    for (std::int64_t block = first; block < first + blocks; ++block) {
+      const float before = largest;
+      largest = before < parts.highest[block] ? parts.highest[block] : before;
+      const float factor = elementary::exp(before - largest);
+      sum = fused(sum, factor, parts.sums[block * kRowLanes + lane]);
+      if (i < dim) {
+        value = fused(value, factor, parts.values[block * dim + i]);
+      }
+    }
+    const float total = tree_sum(gpu, sum);
+    if (i < dim) {
+      out.row(row)[head * dim + i] = value / total;
+    }
+  }
+}
+
+}  // namespace specdec::cuda
