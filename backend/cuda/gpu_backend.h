@@ -85,10 +85,10 @@ class GpuBackend final : public Backend {
   }
 
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream /*stream*/) override {
-    device_.template launch<&cuda::rms_norm<Gpu>>({.x = x.rows, .threads = kWarp}, x, weight, eps, y);
+    device_.template launch<&cuda::rms_norm<Gpu>>(folds_of(x), x, weight, eps, y);
   }
   void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream /*stream*/) override {
-    device_.template launch<&cuda::layer_norm<Gpu>>({.x = x.rows, .threads = kWarp}, x, weight, bias, eps, y);
+    device_.template launch<&cuda::layer_norm<Gpu>>(folds_of(x), x, weight, bias, eps, y);
   }
 
   void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
@@ -210,6 +210,7 @@ class GpuBackend final : public Backend {
   }
 
   static Grid rows_of(ConstRows x) { return {.x = x.rows, .threads = kRowThreads}; }
+  static Grid folds_of(ConstRows x) { return {.x = x.rows, .threads = kRowThreads, .shared_bytes = kFoldSharedBytes}; }
   static Grid slices_of(ConstRows logits, std::span<const Range> slices) {
     return {
         .x = std::ssize(slices), .y = logits.rows, .threads = kDecisionThreads, .shared_bytes = kDecisionSharedBytes};

@@ -70,7 +70,7 @@ void expect_alike(Backend& gpu, const std::function<Values(Backend&)>& operation
 }  // namespace
 
 void expect_norms_of_the_cpu(Backend& gpu) {
-  for (const std::int64_t cols : {1, 15, 37, 64, 200}) {
+  for (const std::int64_t cols : {1, 15, 37, 64, 200, 4100}) {
     const auto norm = [&](Backend& backend, bool centred) {
       Matrix x(backend, 3, cols, random_values(3 * cols, 1));
       Matrix weight(backend, 1, cols, random_values(cols, 2));

@@ -29,38 +29,71 @@ SPECDEC_DEVICE void embed(Gpu& gpu, const std::byte* table, DType type, const st
   }
 }
 
-/// Threads: kWarp, of which 16 add. Element i of a row is summed in lane i mod 16, in order; then the lanes in their tree.
+inline constexpr std::int64_t kFoldedFloats = 4096;
+inline constexpr std::size_t kFoldSharedBytes = kFoldedFloats * sizeof(float);
+
+/// The sum of a row: element i goes to lane i mod 16, fold(sum, element) in order, then the lanes in their tree. All threads bring the row to the
+/// block's memory, 16 of them add, every one gets the sum. kFoldSharedBytes.
+template <class Gpu, typename Fold>
+SPECDEC_DEVICE float fold_row(Gpu& gpu, const float* row, std::int64_t cols, const Fold& fold) {
+  constexpr int kAhead = 8;  // elements of a lane that are read before the first is added
+  auto* part = reinterpret_cast<float*>(gpu.shared());
+  float sum = 0;
+  for (std::int64_t first = 0; first < cols; first += kFoldedFloats) {
+    const std::int64_t count = cols - first < kFoldedFloats ? cols - first : kFoldedFloats;
+    for (std::int64_t i = gpu.thread(); i < count; i += gpu.threads()) {
+      part[i] = row[first + i];
+    }
+    gpu.sync();
+    if (gpu.thread() < kRowLanes) {
+      std::int64_t i = gpu.thread();
+      for (; i + (kAhead - 1) * kRowLanes < count; i += kAhead * kRowLanes) {
+        float element[kAhead];
+        SPECDEC_UNROLL
+        for (int a = 0; a < kAhead; ++a) {
+          element[a] = part[i + a * kRowLanes];
+        }
+        SPECDEC_UNROLL
+        for (int a = 0; a < kAhead; ++a) {
+          sum = fold(sum, element[a]);
+        }
+      }
+      for (; i < count; i += kRowLanes) {
+        sum = fold(sum, part[i]);
+      }
+    }
+    gpu.sync();
+  }
+  sum = tree_sum(gpu, sum);
+  if (gpu.thread() == 0) {
+    part[0] = sum;
+  }
+  gpu.sync();
+  sum = part[0];
+  gpu.sync();
+  return sum;
+}
+
 template <class Gpu>
 SPECDEC_DEVICE void rms_norm(Gpu& gpu, ConstRows x, const float* weight, float eps, Rows y) {
   const float* row = x.row(gpu.block_x());
-  float squares = 0;
-  if (gpu.thread() < kRowLanes) {
-    for (std::int64_t i = gpu.thread(); i < x.cols; i += kRowLanes) {
-      squares = fused(row[i], row[i], squares);
-    }
-  }
-  const float inverse = 1.0F / std::sqrt(tree_sum(gpu, squares) / static_cast<float>(x.cols) + eps);
+  const float squares = fold_row(gpu, row, x.cols, [](float sum, float value) { return fused(value, value, sum); });
+  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(x.cols) + eps);
   for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
     y.row(gpu.block_x())[i] = row[i] * inverse * weight[i];
   }
 }
 
-/// As rms_norm.
 template <class Gpu>
 SPECDEC_DEVICE void layer_norm(Gpu& gpu, ConstRows x, const float* weight, const float* bias, float eps, Rows y) {
   const float* row = x.row(gpu.block_x());
-  const bool adds = gpu.thread() < kRowLanes;
-  float sum = 0;
-  for (std::int64_t i = gpu.thread(); adds && i < x.cols; i += kRowLanes) {
-    sum = sum + row[i];
-  }
-  const float mean = tree_sum(gpu, sum) / static_cast<float>(x.cols);
-  float squares = 0;
-  for (std::int64_t i = gpu.thread(); adds && i < x.cols; i += kRowLanes) {
-    const float centred = row[i] - mean;
-    squares = fused(centred, centred, squares);
-  }
-  const float inverse = 1.0F / std::sqrt(tree_sum(gpu, squares) / static_cast<float>(x.cols) + eps);
+  const float mean =
+      fold_row(gpu, row, x.cols, [](float sum, float value) { return sum + value; }) / static_cast<float>(x.cols);
+  const float squares = fold_row(gpu, row, x.cols, [mean](float sum, float value) {
+    const float centred = value - mean;
+    return fused(centred, centred, sum);
+  });
+  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(x.cols) + eps);
   for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
     y.row(gpu.block_x())[i] = fused((row[i] - mean) * inverse, weight[i], bias[i]);
   }
