@@ -50,7 +50,8 @@ struct RunConfig {
 
   /// How a GPU computes, with `backend: cuda`.
   struct Cuda {
-    bool graphs = true;  ///< replay passes that come again as CUDA graphs
+    bool graphs = true;   ///< replay passes that come again as CUDA graphs
+    bool overlap = true;  ///< start kernels while the one before them ends
   } cuda;
 
   struct Decode {

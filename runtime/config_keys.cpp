@@ -250,6 +250,11 @@ std::vector<ConfigKey> make_keys() {
                          "With `backend: cuda`, replay passes that come again as CUDA graphs; off, every kernel is "
                          "launched by itself.",
                          [](RunConfig& c) -> bool& { return c.cuda.graphs; }));
+  keys.push_back(
+      boolean("cuda.overlap",
+              "With `backend: cuda`, start kernels while the one before them ends, on GPUs that can (compute "
+              "capability 9.0 and later).",
+              [](RunConfig& c) -> bool& { return c.cuda.overlap; }));
 
   keys.push_back(choice(
       "decode.method", {"speculative", "autoregressive"}, "Which decoding runs when nothing is compared.",

@@ -70,7 +70,8 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                              .cuda = {.local_rank = local.rank,
                                       .local_ranks = local.ranks,
                                       .share = config_.parallel.share_gpus,
-                                      .graphs = config_.cuda.graphs}});
+                                      .graphs = config_.cuda.graphs,
+                                      .overlap = config_.cuda.overlap}});
     load();
     if (world_.rank() == 0) {
       load_draft_and_prompts();

@@ -118,7 +118,8 @@ class StreamDevice {
     std::unique_ptr<CUgraphExec_st, Destroy> executable_;
   };
 
-  explicit StreamDevice(const CudaOptions& options) : device_(options) {
+  explicit StreamDevice(const CudaOptions& options)
+      : device_(options), overlap_(options.overlap && device_.properties().major >= kOverlapMajor) {
     cudaStream_t stream = nullptr;
     cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
     stream_.reset(stream);
@@ -135,8 +136,7 @@ class StreamDevice {
 
   template <auto kFunction, typename... Arguments>
   void launch(const cuda::Grid& grid, const Arguments&... arguments) {
-    cuda::Launch<kFunction>::on(stream_.get(), grid, arguments...);
-    cuda_check(cudaGetLastError(), "a kernel's launch");
+    cuda_check(cuda::Launch<kFunction>::on(stream_.get(), overlap_, grid, arguments...), "a kernel's launch");
   }
 
   /// Other threads may go on allocating meanwhile.
@@ -159,7 +159,11 @@ class StreamDevice {
   struct DestroyGraph {
     void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
   };
+  /// Of the first GPUs that start kernels before the one before has ended.
+  static constexpr int kOverlapMajor = 9;
+
   CudaDevice device_;
+  bool overlap_;
   std::unique_ptr<CUstream_st, Destroy> stream_;
   std::unique_ptr<cuda::Staging<StreamCopies>> staging_;
 };

@@ -14,6 +14,17 @@ struct CudaGpu {
   __device__ std::int64_t block_x() const { return blockIdx.x; }
   __device__ std::int64_t block_y() const { return blockIdx.y; }
   __device__ void sync() { __syncthreads(); }
+  /// From here on the next kernel's blocks may start where there is room; they wait in wait_for_previous().
+  __device__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+  }
+  __device__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
   template <typename T>
   __device__ T shuffle(T value, int lane) {
     return __shfl_sync(0xffffffffU, value, lane);
@@ -34,22 +45,33 @@ struct CudaGpu {
 template <auto kFunction, typename... Parameters>
 __global__ void kernel(Parameters... parameters) {
   CudaGpu gpu;
+  gpu.let_next_start();
+  gpu.wait_for_previous();
   kFunction(gpu, parameters...);
 }
 
 template <auto kFunction>
 struct Launch;
 
-/// Launch<&rms_norm<CudaGpu>>::on(stream, grid, x, ...). Errors of the launch itself are left for cudaGetLastError.
+/// Launch<&rms_norm<CudaGpu>>::on(stream, overlap, grid, x, ...). With `overlap` its blocks may start while the kernel before it ends (programmatic
+/// dependent launch), which hides what a launch costs; every kernel waits for the one before it, and so for all.
 template <typename... Parameters, void (*kFunction)(CudaGpu&, Parameters...)>
 struct Launch<kFunction> {
-  static void on(cudaStream_t stream, const Grid& grid, Parameters... parameters) {
+  static cudaError_t on(cudaStream_t stream, bool overlap, const Grid& grid, Parameters... parameters) {
     if (grid.x == 0 || grid.y == 0) {
-      return;
+      return cudaSuccess;
     }
-    const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
-    kernel<kFunction, Parameters...>
-        <<<blocks, static_cast<unsigned>(grid.threads), grid.shared_bytes, stream>>>(parameters...);
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
+    config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+    config.dynamicSmemBytes = grid.shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = overlap ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel<kFunction, Parameters...>, parameters...);
   }
 };
 
