@@ -1,14 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backend/dtype.h"
+#include "backend/random_elements.h"
 #include "backend/tensor.h"
 
 /// What one rank computes with: memory and the dozen operations that a transformer needs. A layer never asks which
@@ -23,7 +26,8 @@ struct Stream {
 };
 
 /// 2-D weight as it lies in a mapped checkpoint, [rows = outputs, cols = inputs], any strides (GPT-2's Conv1D weights are
-/// transposed). Strides count elements. The bytes need not be aligned.
+/// transposed). Strides count elements. The bytes need not be aligned. With `random` there are no bytes: element (r, c) is number
+/// r * row_stride + c * col_stride of those, in place of the one that far from `data`. read_row() reads both.
 struct WeightView {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -31,6 +35,7 @@ struct WeightView {
   std::int64_t cols = 0;
   std::int64_t row_stride = 0;
   std::int64_t col_stride = 1;
+  std::optional<RandomElements> random = {};
 };
 
 /// out [cols] = row `row`, as fp32.
@@ -45,6 +50,11 @@ struct LinearSpec {
   std::vector<Range> slices;
   /// Type of the packed weights: kF32 or kBF16.
   DType dtype = DType::kBF16;
+
+  /// Whether all of it is made and not read, so that a backend may make it where it will lie.
+  bool random() const {
+    return std::ranges::all_of(stacked, [](const WeightView& view) { return view.random.has_value(); });
+  }
 };
 
 /// A weight matrix in the layout of the backend that packed it.

@@ -1,5 +1,7 @@
 /// Generates text with a target model cut over the ranks of an MPI job and a draft model on rank 0, and says how much faster
 /// that was than without the draft, and why.
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -88,6 +90,9 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   if (file) {
     file->start();
   }
+  if (config.weights.random) {
+    fmt::print(stderr, "{}: note: {}: the text means nothing\n", session.program(), label_of(config.weights));
+  }
   bool complete = false;
   try {
     job.warm_up();
@@ -108,15 +113,18 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   return complete ? 0 : exit_code_of_signal(session.watchdog().interrupted());
 }
 
-/// The program's name with the job's interconnects, if any is modelled: a trace must not be taken for one of this machine alone.
+/// The program's name with the job's interconnects, if any is modelled, and with what its weights are, if no checkpoint's: a trace must not be
+/// taken for one of this machine alone, or of a model that is worth something.
 std::string labelled(const std::string& program, const RunConfig& config) {
-  std::string labels;
+  std::string interconnects;
   bool modelled = false;
   for (const InterconnectChoice& choice : config.interconnects) {
-    labels += (labels.empty() ? "" : ", ") + label_of(choice);
+    interconnects += (interconnects.empty() ? "" : ", ") + label_of(choice);
     modelled = modelled || choice;
   }
-  return modelled ? program + " (interconnect: " + labels + ")" : program;
+  const std::string weights = label_of(config.weights);
+  return program + (modelled ? " (interconnect: " + interconnects + ")" : "") +
+         (weights.empty() ? "" : " (" + weights + ")");
 }
 
 int run(MpiSession& session, int argc, char** argv) {

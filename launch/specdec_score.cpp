@@ -15,6 +15,7 @@
 
 #include "backend/error.h"
 #include "backend/factory.h"
+#include "models/random_tensors.h"
 #include "models/text_file.h"
 #include "models/token_ids.h"
 #include "models/tokenizer.h"
@@ -50,6 +51,7 @@ struct Options {
   std::filesystem::path logits;
   std::string trace;
   std::string dtype = "bf16";
+  WeightsChoice weights;
   std::string backend = "cpu";
   std::string isa = "auto";
   int threads = 1;
@@ -73,6 +75,12 @@ Options parse(int argc, char** argv) {
   app.add_option("--dtype", options.dtype, "Type of the packed weights")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--weights", [&options](const std::string& source) { options.weights.random = source == "random"; },
+         "checkpoint, or random: the shape of the model alone")
+      ->check(CLI::IsMember({"checkpoint", "random"}))
+      ->default_str("checkpoint");
+  app.add_option("--weights-seed", options.weights.seed, "Of random weights")->capture_default_str();
   app.add_option("--backend", options.backend, "cpu, reference or cuda")->capture_default_str();
   app.add_option("--threads", options.threads, "Compute threads a rank, 1 to 256")
       ->check(CLI::Range(1, 256))
@@ -185,11 +193,12 @@ int run(MpiSession& session, int argc, char** argv) {
   const Isa isa = agree_on_isa(*world, options.isa, "--isa");
   const bool gather = !options.logits.empty();
 
-  ProgramTrace trace(session, options.trace, session.program(), *world);
+  const std::string label = label_of(options.weights);
+  ProgramTrace trace(session, options.trace, session.program() + (label.empty() ? "" : " (" + label + ")"), *world);
   TimedCommunicator group(*world, trace.tracer());
 
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<TensorSource> weights;
   std::unique_ptr<Transformer> model;
   std::optional<NpyWriter> logits_file;
   agree(*world, [&] {
@@ -199,9 +208,9 @@ int run(MpiSession& session, int argc, char** argv) {
                       .isa = isa,
                       .threads = options.threads,
                       .cuda = {.local_rank = local.rank, .local_ranks = local.ranks, .share = options.share_gpus}});
-    checkpoint = std::make_unique<Checkpoint>(options.model);
+    weights = open_weights(options.model, options.weights);
     model =
-        std::make_unique<Transformer>(config, *checkpoint, *backend, group,
+        std::make_unique<Transformer>(config, *weights, *backend, group,
                                       TransformerOptions{.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16,
                                                          .max_rows = kBlockRows,
                                                          .tracer = trace.tracer()});
@@ -217,7 +226,8 @@ int run(MpiSession& session, int argc, char** argv) {
   });
   if (root) {
     const std::size_t predicted = tokens.size() - 1;
-    std::string result = fmt::format("tokens          {} ({} predicted)\nlog-likelihood  {:.4f} nats\n", tokens.size(),
+    std::string result = label.empty() ? "" : label + "\n";
+    result += fmt::format("tokens          {} ({} predicted)\nlog-likelihood  {:.4f} nats\n", tokens.size(),
                                      predicted, log_likelihood);
     if (predicted > 0) {
       result += fmt::format("perplexity      {:.4f}\n", std::exp(-log_likelihood / static_cast<double>(predicted)));

@@ -282,7 +282,8 @@ Checkpoint::Checkpoint(const std::filesystem::path& directory) : directory_(dire
       names.insert(file);
     }
   } else {
-    throw_bad_input(fmt::format("{}: found neither model.safetensors nor model.safetensors.index.json, expected one",
+    throw_bad_input(fmt::format("{}: found neither model.safetensors nor model.safetensors.index.json, expected one (or "
+                                "weights: random, to time a shape without its checkpoint)",
                                 directory.string()));
   }
   std::map<std::string, std::string> found_in;
@@ -312,7 +313,7 @@ Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 
 bool Checkpoint::contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
 
-const TensorView& Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+TensorView Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
   const auto found = tensors_.find(name);
   const std::string text = shape_text(shape);
   if (found == tensors_.end()) {

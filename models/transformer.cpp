@@ -103,7 +103,7 @@ struct Transformer::State {
   std::vector<std::int32_t> prefill_parent;
 };
 
-Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, Backend& backend, Communicator& group,
+Transformer::Transformer(const ModelConfig& config, const TensorSource& source, Backend& backend, Communicator& group,
                          const TransformerOptions& options)
     : config_(config),
       options_(options),
@@ -111,7 +111,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
       group_(group),
       plan_(config.shard_shape(), group.rank(), group.size()) {
   check(options.max_rows >= 1 && options.prefill_rows >= 1, "Transformer: passes need rows");
-  const std::unique_ptr<Weights> weights = map_weights(config_, checkpoint, plan_, options.dtype);
+  const std::unique_ptr<Weights> weights = map_weights(config_, source, plan_, options.dtype);
   state_ = std::make_unique<State>(config_, plan_, backend, group, *weights, options);
   tokens_ = reinterpret_cast<Token*>(state_->tokens->data());
   head_ = std::make_unique<ParallelHead>(backend, group, plan_, weights->head());

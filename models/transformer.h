@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "models/checkpoint.h"
 #include "models/config.h"
 #include "models/kv_cache.h"
+#include "models/tensor_source.h"
 #include "parallel/communicator.h"
 #include "parallel/head.h"
 #include "parallel/shard_plan.h"
@@ -37,8 +37,8 @@ struct TransformerOptions {
 /// families: a block is a list of sublayers made from ModelConfig, a family is a mapping of names (models/weights.h).
 class Transformer {
  public:
-  /// Packs this rank's shard; the checkpoint must outlive the transformer (embedding rows are read from it).
-  Transformer(const ModelConfig& config, const Checkpoint& checkpoint, Backend& backend, Communicator& group,
+  /// Packs this rank's shard; `source` must outlive the transformer (embedding rows are read from it).
+  Transformer(const ModelConfig& config, const TensorSource& source, Backend& backend, Communicator& group,
               const TransformerOptions& options);
   ~Transformer();
 

@@ -16,18 +16,22 @@ constexpr const char* kHeadTable = "lm_head.weight";
 /// A tensor [rows, cols] that lies as the backend wants it: outputs by inputs.
 WeightView as_stored(const TensorView& tensor) {
   const std::int64_t cols = tensor.shape[1];
-  return {tensor.data, tensor.dtype, tensor.shape[0], cols, cols, 1};
+  return {tensor.data, tensor.dtype, tensor.shape[0], cols, cols, 1, tensor.random};
 }
 
 /// A Conv1D tensor [inputs, outputs] as outputs by inputs.
 WeightView transposed(const TensorView& tensor) {
-  return {tensor.data, tensor.dtype, tensor.shape[1], tensor.shape[0], 1, tensor.shape[1]};
+  return {tensor.data, tensor.dtype, tensor.shape[1], tensor.shape[0], 1, tensor.shape[1], tensor.random};
 }
 
 WeightView block_of(const WeightView& view, Range rows, Range cols) {
   WeightView block = view;
-  block.data +=
-      (rows.begin * view.row_stride + cols.begin * view.col_stride) * static_cast<std::int64_t>(size_of(view.dtype));
+  const std::int64_t elements = rows.begin * view.row_stride + cols.begin * view.col_stride;
+  if (block.random) {
+    block.random->first += elements;
+  } else {
+    block.data += elements * static_cast<std::int64_t>(size_of(view.dtype));
+  }
   block.rows = rows.size();
   block.cols = cols.size();
   return block;
@@ -38,7 +42,7 @@ WeightView cols_of(const WeightView& view, Range cols) { return block_of(view, {
 
 void append_floats(const TensorView& tensor, Range range, std::vector<float>& out) {
   for (std::int64_t i = range.begin; i < range.end; ++i) {
-    out.push_back(load_as_float(tensor.data, tensor.dtype, i));
+    out.push_back(tensor.random ? (*tensor.random)[i] : load_as_float(tensor.data, tensor.dtype, i));
   }
 }
 
@@ -53,33 +57,32 @@ class FamilyWeights : public Weights {
   }
 
  protected:
-  FamilyWeights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan, DType dtype,
+  FamilyWeights(const ModelConfig& config, const TensorSource& source, const ShardPlan& plan, DType dtype,
                 std::string_view optional_prefix, std::string_view known_tensor)
-      : config_(config), checkpoint_(checkpoint), plan_(plan), dtype_(dtype) {
+      : config_(config), source_(source), plan_(plan), dtype_(dtype) {
     const std::string prefixed = fmt::format("{}{}", optional_prefix, known_tensor);
-    prefix_ = checkpoint.contains(prefixed) ? optional_prefix : "";
+    prefix_ = source.contains(prefixed) ? optional_prefix : "";
   }
 
-  const TensorView& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  TensorView tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     return unprefixed(fmt::format("{}{}", prefix_, name), shape);
   }
-  const TensorView& unprefixed(const std::string& name, const std::vector<std::int64_t>& shape) const {
-    const TensorView& found = checkpoint_.tensor(name, shape);
+  TensorView unprefixed(const std::string& name, const std::vector<std::int64_t>& shape) const {
     used_.insert(name);
-    return found;
+    return source_.tensor(name, shape);
   }
 
   /// Tied tables are saved once, under either name.
   WeightView embedding_table(std::string_view name) const {
-    const bool under_the_heads_name = config_.tied_head && !checkpoint_.contains(fmt::format("{}{}", prefix_, name));
-    return under_the_heads_name && checkpoint_.contains(kHeadTable)
+    const bool under_the_heads_name = config_.tied_head && !source_.contains(fmt::format("{}{}", prefix_, name));
+    return under_the_heads_name && source_.contains(kHeadTable)
                ? head_table()
                : as_stored(tensor(name, {config_.vocabulary, config_.d_model}));
   }
   /// The head's own table wherever there is one: beside a tied embedding it holds the same numbers again, and where it
   /// does not, the config is what is wrong (transformers decides so too).
   WeightView head_table() const {
-    return config_.tied_head && !checkpoint_.contains(kHeadTable)
+    return config_.tied_head && !source_.contains(kHeadTable)
                ? token_embedding()
                : as_stored(unprefixed(kHeadTable, {config_.vocabulary, config_.d_model}));
   }
@@ -111,20 +114,20 @@ class FamilyWeights : public Weights {
     head();
     token_embedding();
     position_embedding();
-    for (const auto& [name, view] : checkpoint_.tensors()) {
+    for (const auto& [name, view] : source_.tensors()) {
       const bool buffer =
           name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq");
       if (!buffer && !used_.contains(name)) {
         throw_bad_input(
             fmt::format("{}: {}: found a tensor that config.json does not account for, expected those of "
                         "{} layers of a {} model only",
-                        checkpoint_.directory().string(), name, config_.layers, config_.family));
+                        source_.name(), name, config_.layers, config_.family));
       }
     }
   }
 
   const ModelConfig& config_;
-  const Checkpoint& checkpoint_;
+  const TensorSource& source_;
   const ShardPlan plan_;
   const DType dtype_;
   std::string prefix_;
@@ -135,8 +138,8 @@ class FamilyWeights : public Weights {
 
 class Gpt2Weights final : public FamilyWeights {
  public:
-  Gpt2Weights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan, DType dtype)
-      : FamilyWeights(config, checkpoint, plan, dtype, "transformer.", "ln_f.weight") {
+  Gpt2Weights(const ModelConfig& config, const TensorSource& source, const ShardPlan& plan, DType dtype)
+      : FamilyWeights(config, source, plan, dtype, "transformer.", "ln_f.weight") {
     check_all_tensors();
   }
 
@@ -145,8 +148,8 @@ class Gpt2Weights final : public FamilyWeights {
     const std::int64_t attention = config_.heads * config_.head_dim;
     const std::int64_t wide = config_.feed_forward;
     const std::string at = fmt::format("h.{}.", index);
-    const TensorView& fused = tensor(at + "attn.c_attn.weight", {d, 3 * attention});
-    const TensorView& fused_bias = tensor(at + "attn.c_attn.bias", {3 * attention});
+    const TensorView fused = tensor(at + "attn.c_attn.weight", {d, 3 * attention});
+    const TensorView fused_bias = tensor(at + "attn.c_attn.bias", {3 * attention});
 
     LayerWeights layer;
     layer.attention_norm = norm(at + "ln_1");
@@ -185,8 +188,8 @@ class Gpt2Weights final : public FamilyWeights {
 
 class LlamaWeights final : public FamilyWeights {
  public:
-  LlamaWeights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan, DType dtype)
-      : FamilyWeights(config, checkpoint, plan, dtype, "model.", "norm.weight") {
+  LlamaWeights(const ModelConfig& config, const TensorSource& source, const ShardPlan& plan, DType dtype)
+      : FamilyWeights(config, source, plan, dtype, "model.", "norm.weight") {
     check_all_tensors();
   }
 
@@ -237,7 +240,7 @@ class LlamaWeights final : public FamilyWeights {
 
   LinearWeights inputs_cut(const std::string& name, std::int64_t inputs, Range mine, std::vector<Range> slices,
                            bool has_bias) const {
-    const TensorView& matrix = tensor(name + ".weight", {config_.d_model, inputs});
+    const TensorView matrix = tensor(name + ".weight", {config_.d_model, inputs});
     return {rows_cut(cols_of(as_stored(matrix), mine), std::move(slices)),
             has_bias ? vector(name + ".bias", config_.d_model) : std::vector<float>{}};
   }
@@ -245,12 +248,12 @@ class LlamaWeights final : public FamilyWeights {
 
 }  // namespace
 
-std::unique_ptr<Weights> map_weights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan,
+std::unique_ptr<Weights> map_weights(const ModelConfig& config, const TensorSource& source, const ShardPlan& plan,
                                      DType dtype) {
   if (config.family == "gpt2") {
-    return std::make_unique<Gpt2Weights>(config, checkpoint, plan, dtype);
+    return std::make_unique<Gpt2Weights>(config, source, plan, dtype);
   }
-  return std::make_unique<LlamaWeights>(config, checkpoint, plan, dtype);
+  return std::make_unique<LlamaWeights>(config, source, plan, dtype);
 }
 
 }  // namespace specdec

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "models/checkpoint.h"
 #include "models/config.h"
+#include "models/tensor_source.h"
 #include "parallel/shard_plan.h"
 
 /// How a family names and lays out its tensors: the one place that differs between families. What comes out are views
-/// of this rank's shard; only packing them reads the mapped bytes.
+/// of this rank's shard; only packing them reads mapped bytes, or makes random ones.
 namespace specdec {
 
 /// fp32 values in host memory; bias is empty where the family has none.
@@ -52,7 +52,7 @@ class Weights {
 /// Finds the family's tensors and checks all their shapes at once. Throws kBadInput for a tensor that is missing, has
 /// another shape than the config says, or belongs to the model without a place in it (a bias that the config denies).
 /// Both arguments by reference must outlive the result.
-std::unique_ptr<Weights> map_weights(const ModelConfig& config, const Checkpoint& checkpoint, const ShardPlan& plan,
+std::unique_ptr<Weights> map_weights(const ModelConfig& config, const TensorSource& source, const ShardPlan& plan,
                                      DType dtype);
 
 }  // namespace specdec

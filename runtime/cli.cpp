@@ -27,9 +27,11 @@ constexpr const char* kExamples =
     "                                     (on the machine's own and on a described interconnect, side by side)\n"
     "  specdec_dist --target assets/manpy-11m --draft assets/manpy-2m --prompt-file notes.txt --json report.json\n"
     "  specdec_dist --target DIR --prompt-ids '3 14 15'          (a model without a tokenizer)\n"
+    "  specdec_dist --target assets/shapes/llama-3-8b --set weights=random --prompt-random 512\n"
+    "                                     (how long a shape takes, without its checkpoint)\n"
     "All keys of a config, their defaults and ranges: specdec_dist --print-keys";
 
-/// --prompt, --prompt-file and --prompt-ids keep the order in which they stand.
+/// --prompt, --prompt-file, --prompt-ids and --prompt-random keep the order in which they stand.
 void add_prompt_flags(CLI::App& app, CommandLine& command) {
   const auto add = [&](const char* flag, const char* value, const char* help, PromptArgument::Kind kind) {
     app.add_option_function<std::string>(
@@ -44,6 +46,8 @@ void add_prompt_flags(CLI::App& app, CommandLine& command) {
   add("--prompt", "TEXT", "Continue this text; repeatable, replaces the config's prompts", PromptArgument::Kind::kText);
   add("--prompt-file", "FILE", "Continue the whole text of a file", PromptArgument::Kind::kFile);
   add("--prompt-ids", "IDS", "Continue these token ids, '3 14 15'", PromptArgument::Kind::kIds);
+  add("--prompt-random", "N", "Continue N random token ids, where only the length matters",
+      PromptArgument::Kind::kRandom);
 }
 
 Prompt make_prompt(const PromptArgument& argument) {
@@ -52,6 +56,8 @@ Prompt make_prompt(const PromptArgument& argument) {
       return prompt_from_file(argument.value, "--prompt-file");
     case PromptArgument::Kind::kIds:
       return prompt_from_ids(argument.value, "--prompt-ids");
+    case PromptArgument::Kind::kRandom:
+      return prompt_of_random_ids(argument.value, "--prompt-random");
     case PromptArgument::Kind::kText:
       break;
   }

@@ -12,7 +12,7 @@
 namespace specdec {
 
 struct PromptArgument {
-  enum class Kind : std::uint8_t { kText, kFile, kIds } kind = Kind::kText;
+  enum class Kind : std::uint8_t { kText, kFile, kIds, kRandom } kind = Kind::kText;
   std::string value;
 };
 
@@ -20,7 +20,7 @@ struct CommandLine {
   std::string config;            ///< --config; empty: none
   std::vector<std::string> set;  ///< --set key=value, in order
   std::vector<PromptArgument>
-      prompts;  ///< --prompt, --prompt-file, --prompt-ids, in order; any of them replaces the config's
+      prompts;  ///< --prompt, --prompt-file, --prompt-ids, --prompt-random, in order; any of them replaces the config's
   std::optional<std::string> target;
   std::optional<std::string> draft;  ///< "": none
   std::filesystem::path json;        ///< --json OUT; empty: none

@@ -9,15 +9,17 @@
 
 #include "backend/dtype.h"
 #include "models/config.h"
+#include "models/random_tensors.h"
 #include "runtime/interconnect_choice.h"
 #include "runtime/sampler.h"
 
 namespace specdec {
 
-/// One prompt of a run: text, or ids for models without a tokenizer.
+/// One prompt of a run: text, or for models without a tokenizer ids, or any ids of that many.
 struct Prompt {
   std::string text;
   std::optional<std::vector<Token>> ids;
+  std::int64_t random = 0;  ///< 0: not this one
 };
 
 enum class Method : std::uint8_t { kAutoregressive, kSpeculative };
@@ -32,6 +34,7 @@ constexpr std::string_view name_of(Method method) {
 struct RunConfig {
   std::filesystem::path target;
   std::filesystem::path draft;  ///< empty: autoregressive only
+  WeightsChoice weights;        ///< of target and draft
   DType dtype = DType::kBF16;
   std::string backend = "cpu";  ///< "cpu", "reference" or "cuda"
   bool compare = false;

@@ -149,15 +149,18 @@ ConfigKey prompt_list() {
   key.name = "prompts";
   key.type = "list of prompts";
   key.default_text = "none";
-  key.accepts = "strings, or maps with one of `text`, `file`, `ids`";
-  key.help = "What to continue, one after another. --prompt, --prompt-file and --prompt-ids replace the list.";
+  key.accepts = "strings, or maps with one of `text`, `file`, `ids`, `random`";
+  key.help =
+      "What to continue, one after another. --prompt, --prompt-file, --prompt-ids and --prompt-random replace the list.";
   key.assign = [](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
     config.prompts = read_prompts(node, place);
   };
   key.write = [](const RunConfig& config) -> json {
     json list = json::array();
     for (const Prompt& prompt : config.prompts) {
-      list.push_back(prompt.ids ? json{{"ids", *prompt.ids}} : json{{"text", prompt.text}});
+      list.push_back(prompt.random > 0 ? json{{"random", prompt.random}}
+                     : prompt.ids      ? json{{"ids", *prompt.ids}}
+                                       : json{{"text", prompt.text}});
     }
     return list;
   };
@@ -165,7 +168,9 @@ ConfigKey prompt_list() {
     config.prompts.clear();
     for (const json& item : value) {
       Prompt prompt;
-      if (item.contains("ids")) {
+      if (item.contains("random")) {
+        prompt.random = item.at("random").get<std::int64_t>();
+      } else if (item.contains("ids")) {
         prompt.ids = item.at("ids").get<std::vector<Token>>();
       } else {
         prompt.text = item.at("text").get<std::string>();
@@ -208,6 +213,15 @@ std::vector<ConfigKey> make_keys() {
                            [](RunConfig& c) -> std::filesystem::path& { return c.target; }));
   keys.push_back(directory("draft", true, "The small model that proposes; it must share the target's tokenizer.",
                            [](RunConfig& c) -> std::filesystem::path& { return c.draft; }));
+  keys.push_back(choice(
+      "weights", {"checkpoint", "random"},
+      "`random`: weights are made and not read, so that a `config.json` alone is a model, whose cost can be measured and whose text means "
+      "nothing; labelled in all output.",
+      [](const RunConfig& c) { return c.weights.random ? "random" : "checkpoint"; },
+      [](RunConfig& c, const std::string& v) { c.weights.random = v == "random"; }));
+  keys.push_back(integer("weights_seed", std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(),
+                         "Of random weights; the same seed gives the same models on any number of ranks.",
+                         [](RunConfig& c) -> std::uint64_t& { return c.weights.seed; }));
   keys.push_back(choice(
       "dtype", {"bf16", "f32"}, "Type of the weights in memory; sums are always fp32.",
       [](const RunConfig& c) { return name_of(c.dtype); },
@@ -330,7 +344,8 @@ std::string configuration_page() {
   page +=
       "\nA prompt is a string, or a map with one key: `text: ...`; `file: PATH`, the whole file byte for byte, "
       "relative to the "
-      "config file; `ids: [3, 14, 15]`, token ids, for models without a tokenizer.\n";
+      "config file; `ids: [3, 14, 15]`, token ids, for models without a tokenizer; `random: 512`, that many ids drawn with `decode.seed`, where only "
+      "the length matters.\n";
   return page;
 }
 

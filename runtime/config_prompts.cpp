@@ -14,8 +14,9 @@ namespace specdec {
 namespace {
 
 constexpr std::uint64_t kMaxTextFile = std::uint64_t{16} << 20;
+constexpr std::int64_t kMostRandom = std::int64_t{1} << 20;
 constexpr std::string_view kIdRange = "a token id from 0 to 2147483647";
-const std::vector<std::string> kPromptKeys = {"text", "file", "ids"};
+const std::vector<std::string> kPromptKeys = {"text", "file", "ids", "random"};
 
 Token read_id(std::string_view word, const std::string& place) {
   const std::optional<Token> id = parse_number<Token>(word);
@@ -44,17 +45,18 @@ std::string scalar(const YAML::Node& node, const std::string& key, const YamlPla
 
 Prompt read_prompt(const YAML::Node& node, const std::string& key, const YamlPlace& place) {
   if (!node.IsMap()) {
-    if (!node.IsScalar()) reject(place, node, key, describe(node), "text, or a map with one of text, file, ids");
+    if (!node.IsScalar()) reject(place, node, key, describe(node), "text, or a map with one of text, file, ids, random");
     return prompt_from_text(node.Scalar(), place.at(node, key));
   }
   if (node.size() != 1) {
-    reject(place, node, key, fmt::format("a map of {} keys", node.size()), "exactly one of text, file, ids");
+    reject(place, node, key, fmt::format("a map of {} keys", node.size()), "exactly one of text, file, ids, random");
   }
   const auto& entry = *node.begin();
   const std::string kind = scalar(entry.first, key, place);
   const std::string full = key + "." + kind;
   if (kind == "text") return prompt_from_text(scalar(entry.second, full, place), place.at(entry.second, full));
   if (kind == "ids") return ids_from_yaml(entry.second, full, place);
+  if (kind == "random") return {.random = read_integer(place, entry.second, full, std::int64_t{1}, kMostRandom)};
   if (kind == "file") {
     return prompt_from_file(place.directory / scalar(entry.second, full, place), place.at(entry.second, full));
   }
@@ -80,6 +82,15 @@ std::string read_named_file(const std::filesystem::path& file, const std::string
   } catch (const Error& error) {
     throw Error(error.kind(), fmt::format("{}: {}", place, error.what()), error.where());
   }
+}
+
+Prompt prompt_of_random_ids(std::string_view count, const std::string& place) {
+  const std::optional<std::int64_t> number = parse_number<std::int64_t>(count);
+  if (!number || *number < 1 || *number > kMostRandom) {
+    throw_bad_input(fmt::format("{}: found '{}', expected {}", place, count.substr(0, 40),
+                                integer_range(std::int64_t{1}, kMostRandom)));
+  }
+  return {.random = *number};
 }
 
 Prompt prompt_from_text(std::string text, const std::string& place) {

@@ -10,13 +10,15 @@
 
 namespace specdec {
 
-/// The list under `prompts`: strings, or maps with one of text, file, ids.
+/// The list under `prompts`: strings, or maps with one of text, file, ids, random.
 std::vector<Prompt> read_prompts(const YAML::Node& node, const YamlPlace& place);
 
 /// The prompt that is all of a file, byte for byte; `place` begins the error.
 Prompt prompt_from_file(const std::filesystem::path& file, const std::string& place);
 /// Ids with white space or commas between them.
 Prompt prompt_from_ids(std::string_view ids, const std::string& place);
+/// That many random ids.
+Prompt prompt_of_random_ids(std::string_view count, const std::string& place);
 /// Refuses an empty text and one that is not UTF-8.
 Prompt prompt_from_text(std::string text, const std::string& place);
 

@@ -49,8 +49,8 @@ void add_model(RunningHash& hash, const ModelConfig& model) {
   }
 }
 
-void add_checkpoint(RunningHash& hash, const Checkpoint& checkpoint) {
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
+void add_tensors(RunningHash& hash, const TensorSource& source) {
+  for (const auto& [name, tensor] : source.tensors()) {
     add_text(hash, name);
     add_enum(hash, tensor.dtype);
     add_number(hash, tensor.shape.size());
@@ -66,7 +66,7 @@ void add_checkpoint(RunningHash& hash, const Checkpoint& checkpoint) {
 
 }  // namespace
 
-std::uint64_t configuration_hash(const RunConfig& config, const ModelConfig& target, const Checkpoint& checkpoint,
+std::uint64_t configuration_hash(const RunConfig& config, const ModelConfig& target, const TensorSource& source,
                                  std::string_view isa, int ranks) {
   RunningHash hash;
   add_text(hash, serialise(config));
@@ -74,7 +74,7 @@ std::uint64_t configuration_hash(const RunConfig& config, const ModelConfig& tar
   add_text(hash, isa);
   add_number(hash, ranks);
   add_model(hash, target);
-  add_checkpoint(hash, checkpoint);
+  add_tensors(hash, source);
   return hash.value();
 }
 

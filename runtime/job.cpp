@@ -11,6 +11,7 @@
 #include "runtime/agree_isa.h"
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
+#include "runtime/philox.h"
 
 namespace specdec {
 
@@ -28,17 +29,19 @@ constexpr TraceKind kModelled{.name = "modelled interconnect", .numbered = true}
 /// The draft model, on rank 0 alone.
 struct Job::Draft {
   Draft(const RunConfig& config, Backend& backend, const TransformerOptions& options, Tracer* tracer)
-      : checkpoint(config.draft),
-        model(load_model_config(config.draft), checkpoint, backend, self, options),
+      : weights(open_weights(config.draft, config.weights)),
+        model(load_model_config(config.draft), *weights, backend, self, options),
         drafter(model, config.decode.sampling, config.decode.seed, 1, tracer) {}
 
   SelfCommunicator self;
-  Checkpoint checkpoint;
+  std::unique_ptr<TensorSource> weights;
   Transformer model;
   ModelDrafter drafter;
 };
 
 namespace {
+
+std::string prompt_name(std::size_t index) { return fmt::format("prompts[{}]", index); }
 
 /// For runs whose output nobody wants.
 class NoSink final : public OutputSink {
@@ -81,7 +84,7 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                                          config_.decode.seed);
   std::optional<std::uint64_t> configuration;
   if (config_.parallel.agreement) {
-    configuration = configuration_hash(config_, target_->config(), *checkpoint_, name_of(isa), world_.size());
+    configuration = configuration_hash(config_, target_->config(), *weights_, name_of(isa), world_.size());
   }
   scorer_ = std::make_unique<Scorer>(*target_, target_group_, *decision_, configuration, tracer_);
 }
@@ -103,9 +106,9 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
 }
 
 void Job::load() {
-  checkpoint_ = std::make_unique<Checkpoint>(config_.target);
+  weights_ = open_weights(config_.target, config_.weights);
   target_ = std::make_unique<Transformer>(
-      load_model_config(config_.target), *checkpoint_, *backend_, target_group_,
+      load_model_config(config_.target), *weights_, *backend_, target_group_,
       TransformerOptions{.dtype = config_.dtype, .max_rows = config_.decode.k + 1, .tracer = tracer_});
 }
 
@@ -131,22 +134,36 @@ void Job::load_draft_and_prompts() {
   }
 }
 
-EncodedPrompt Job::encode(const Prompt& prompt, std::size_t index) const {
-  const std::string name = fmt::format("prompts[{}]", index);
-  const ModelConfig& model = target_->config();
-  EncodedPrompt encoded{.text = prompt.text, .ids = {}};
-  if (prompt.ids) {
-    encoded.ids = *prompt.ids;
-  } else if (tokenizer_) {
-    try {
-      encoded.ids = tokenizer_->encode(prompt.text, true);
-    } catch (const Error& error) {
-      throw Error(error.kind(), name + ": " + error.what());
+std::vector<Token> Job::ids_of(const Prompt& prompt, std::size_t index) const {
+  const std::string name = prompt_name(index);
+  if (prompt.random > 0) {
+    std::vector<Token> ids(static_cast<std::size_t>(prompt.random));
+    RandomKey key{.seed = config_.decode.seed, .sequence = static_cast<std::uint32_t>(index), .purpose = Purpose::kPrompt};
+    for (Token& id : ids) {
+      id = static_cast<Token>(uniform(key) * static_cast<double>(target_->config().vocabulary));
+      ++key.position;
     }
-  } else {
-    throw_bad_input(fmt::format("{}: found text, but {} has no tokenizer; expected ids (--prompt-ids)", name,
-                                config_.target.string()));
+    return ids;
   }
+  if (prompt.ids) {
+    return *prompt.ids;
+  }
+  if (!tokenizer_) {
+    throw_bad_input(
+        fmt::format("{}: found text, but {} has no tokenizer; expected ids (--prompt-ids or --prompt-random)", name,
+                    config_.target.string()));
+  }
+  try {
+    return tokenizer_->encode(prompt.text, true);
+  } catch (const Error& error) {
+    throw Error(error.kind(), name + ": " + error.what());
+  }
+}
+
+EncodedPrompt Job::encode(const Prompt& prompt, std::size_t index) const {
+  const std::string name = prompt_name(index);
+  const ModelConfig& model = target_->config();
+  EncodedPrompt encoded{.text = prompt.text, .ids = ids_of(prompt, index)};
   // Of a text too: a tokenizer may have more tokens than the model has rows for.
   for (const Token id : encoded.ids) {
     if (id < 0 || id >= model.vocabulary) {

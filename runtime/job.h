@@ -63,6 +63,7 @@ class Job {
   struct Draft;
   void load();
   void load_draft_and_prompts();
+  std::vector<Token> ids_of(const Prompt& prompt, std::size_t index) const;
   EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;
   EndRules end_rules() const;
   bool generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink, std::size_t interconnect);
@@ -74,7 +75,7 @@ class Job {
   TimedCommunicator target_group_;
   std::function<bool()> interrupted_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<TensorSource> weights_;
   std::unique_ptr<Transformer> target_;
   std::unique_ptr<Draft> draft_;
   std::unique_ptr<Tokenizer> tokenizer_;

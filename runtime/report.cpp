@@ -55,11 +55,27 @@ bool any_modelled(const JobRecord& job) {
   return std::ranges::any_of(job.config.interconnects, [](const InterconnectChoice& c) { return c.has_value(); });
 }
 
+/// The folders of target and draft, by name.
+std::string shapes(const RunConfig& config) {
+  const std::string target = config.target.filename().string();
+  return config.draft.empty() ? target : target + " and " + config.draft.filename().string();
+}
+
+/// ", weights: random (seed 0)" where they are.
+std::string weights_label(const JobRecord& job) {
+  const std::string label = label_of(job.config.weights);
+  return label.empty() ? "" : ", " + label;
+}
+
 std::string machine_lines(const JobRecord& job) {
   const MachineRecord& machine = job.machine;
   std::string text = fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n",
                                  machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
                                  machine.transport, machine.backend, machine.threads, machine.dtype);
+  if (job.config.weights.random) {
+    text += fmt::format("{}: the texts mean nothing, nor does the acceptance rate; the times are those of the shapes {}\n",
+                        label_of(job.config.weights), shapes(job.config));
+  }
   for (const InterconnectChoice& choice : job.config.interconnects) {
     if (choice) {
       text += fmt::format("Interconnect {}, on top of the {} transport: {}\n", label_of(choice), machine.transport,
@@ -81,13 +97,16 @@ std::string run_table(const JobRecord& job, const std::vector<MeasuredRun>& runs
   std::string heading = fmt::format(kLabel, "");
   std::string interconnects = heading;
   std::string late_counts = fmt::format(kLabel, "late collectives");
+  std::string weights = fmt::format(kLabel, "weights");
   for (const RunRecord& run : job.runs) {
     const bool drafts = run.method == name_of(Method::kSpeculative);
     heading += fmt::format(kCell, drafts ? fmt::format("{}, K={}", run.method, run.k) : run.method);
     interconnects += fmt::format(kCell, label_of(run.interconnect));
     late_counts += fmt::format(kCell, late(run));
+    weights += fmt::format(kCell, fmt::format("random (seed {})", job.config.weights.seed));
   }
-  std::string text = heading + "\n" + (labelled ? interconnects + "\n" : "");
+  std::string text =
+      heading + "\n" + (labelled ? interconnects + "\n" : "") + (job.config.weights.random ? weights + "\n" : "");
   for (const Row& row : rows()) {
     text += fmt::format(kLabel, row.label);
     for (const MeasuredRun& run : runs) text += fmt::format(kCell, row.cell(run.metrics));
@@ -113,9 +132,9 @@ std::string late_lines(const JobRecord& job) {
   return text;
 }
 
-/// ", modelled NAME" where a report has such runs.
+/// ", modelled NAME" where a report has such runs, and what the weights are where they are no checkpoint's.
 std::string label_after(const JobRecord& job, const InterconnectChoice& choice) {
-  return any_modelled(job) ? ", " + label_of(choice) : "";
+  return (any_modelled(job) ? ", " + label_of(choice) : "") + weights_label(job);
 }
 
 std::string split_table(const JobRecord& job, const RunRecord& run, const RunMetrics& m) {

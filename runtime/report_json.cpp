@@ -135,6 +135,12 @@ json interconnects_json(const JobRecord& job) {
   return out;
 }
 
+json weights_json(const WeightsChoice& choice) {
+  return {{"source", choice.random ? "random" : "checkpoint"},
+          {"label", choice.random ? json(label_of(choice)) : json()},
+          {"seed", choice.random ? json(choice.seed) : json()}};
+}
+
 json machine_json(const JobRecord& job) {
   const MachineRecord& m = job.machine;
   return {{"ranks", m.ranks},
@@ -143,6 +149,7 @@ json machine_json(const JobRecord& job) {
           {"backend", m.backend},
           {"transport", m.transport},
           {"dtype", m.dtype},
+          {"weights", weights_json(job.config.weights)},
           {"interconnects", interconnects_json(job)}};
 }
 

@@ -17,9 +17,10 @@ class ReferenceLinear final : public PackedLinear {
       check(in_ == 0 || in_ == view.cols, "stacked matrices must have the same number of columns");
       in_ = view.cols;
       out_ += view.rows;
+      std::vector<float> row(static_cast<std::size_t>(view.cols));
       for (std::int64_t n = 0; n < view.rows; ++n) {
-        for (std::int64_t k = 0; k < view.cols; ++k) {
-          const float w = load_as_float(view.data, view.dtype, n * view.row_stride + k * view.col_stride);
+        read_row(view, n, row);
+        for (const float w : row) {
           weights_.push_back(round_to(dtype_, w));
         }
       }

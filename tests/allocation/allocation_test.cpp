@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "backend/factory.h"
+#include "models/checkpoint.h"
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 #include "parallel/timed_communicator.h"

@@ -1,6 +1,6 @@
 /// What scoring K+1 rows costs beside scoring one, on one rank, and the one-row pass beside a plain read of as many bytes.
 ///
-///   pass_bench [--model DIR] [--dtype bf16] [--threads 1] [--context 128] [--repeats 60] [--json F]
+///   pass_bench [--model DIR] [--weights random] [--dtype bf16] [--threads 1] [--context 128] [--repeats 60] [--json F]
 ///
 /// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
 /// figure is that of one pass after `context` committed tokens, rolled back afterwards. Printed are medians and their ratios to one row. The plain read
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backend/factory.h"
+#include "models/random_tensors.h"
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
@@ -44,6 +45,7 @@ __attribute__((target("avx2"))) std::uint64_t plain_read(const std::vector<std::
 struct Options {
   std::string model = SPECDEC_SOURCE_DIR "/assets/manpy-11m";
   std::string dtype = "bf16";
+  bool random = false;
   std::string isa = "auto";
   int threads = 1;
   std::int64_t context = 128;
@@ -55,8 +57,9 @@ void run(const Options& options) {
   SelfCommunicator self;
   const Isa isa = options.isa == "auto" ? detect_isa() : parse_isa(options.isa).value();
   const auto backend = make_backend({.name = "cpu", .isa = isa, .threads = options.threads});
-  const Checkpoint checkpoint(options.model);
-  Transformer model(load_model_config(options.model), checkpoint, *backend, self,
+  const WeightsChoice choice{.random = options.random};
+  const std::unique_ptr<TensorSource> weights = open_weights(options.model, choice);
+  Transformer model(load_model_config(options.model), *weights, *backend, self,
                     {.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16, .max_rows = 16});
   KvCache cache = model.make_cache();
   std::vector<Token> prompt(static_cast<std::size_t>(options.context));
@@ -99,9 +102,10 @@ void run(const Options& options) {
   const double read = median(read_seconds);
   nlohmann::json result{
       {"model", options.model},      {"backend", backend->description()},     {"bytes", model.weight_bytes()},
+      {"weights", options.random ? label_of(choice) : "checkpoint"},
       {"plain_read_ms", read * 1e3}, {"one_row_over_plain_read", one / read}, {"rows", nlohmann::json::array()}};
-  fmt::print("{}: {}, {} after {} tokens of context\n", std::filesystem::path(options.model).filename().string(),
-             backend->description(), options.dtype, options.context);
+  fmt::print("{}: {}, {} after {} tokens of context{}{}\n", std::filesystem::path(options.model).filename().string(),
+             backend->description(), options.dtype, options.context, options.random ? ", " : "", label_of(choice));
   fmt::print("{:>5} {:>10} {:>12}\n", "rows", "ms", "over 1 row");
   for (std::size_t i = 0; i < row_counts.size(); ++i) {
     const double time = median(seconds[i]);
@@ -126,6 +130,10 @@ int main(int argc, char** argv) {
   specdec::Options options;
   CLI::App app("Cost of scoring several rows over one, on one rank");
   app.add_option("--model", options.model, "Hugging Face directory");
+  app.add_option_function<std::string>(
+         "--weights", [&](const std::string& source) { options.random = source == "random"; },
+         "checkpoint, or random: --model needs a config.json only")
+      ->check(CLI::IsMember({"checkpoint", "random"}));
   app.add_option("--dtype", options.dtype, "bf16 or f32")->check(CLI::IsMember({"bf16", "f32"}));
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512, avx512_bf16");
   app.add_option("--threads", options.threads, "compute threads");

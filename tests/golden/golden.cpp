@@ -1,3 +1,4 @@
+#include "models/checkpoint.h"
 #include "tests/golden/golden.h"
 
 #include <algorithm>

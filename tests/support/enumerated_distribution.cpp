@@ -1,3 +1,4 @@
+#include "models/checkpoint.h"
 #include "tests/support/enumerated_distribution.h"
 
 #include <algorithm>

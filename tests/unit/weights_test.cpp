@@ -10,6 +10,7 @@
 #include <set>
 
 #include "backend/reference/reference_backend.h"
+#include "models/checkpoint.h"
 #include "models/transformer.h"
 #include "parallel/thread_communicator.h"
 #include "tests/unit/model_files.h"
