@@ -57,6 +57,9 @@ struct LinearSpec {
   }
 };
 
+/// Whether a layout on the host gets its weights, or whoever asked for it makes them elsewhere.
+enum class Contents : std::uint8_t { kPacked, kNone };
+
 /// A weight matrix in the layout of the backend that packed it.
 class PackedLinear {
  public:

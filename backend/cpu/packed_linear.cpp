@@ -6,10 +6,11 @@
 #include "backend/error.h"
 
 namespace specdec {
-CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa)
-    : CpuPackedLinear(spec, matmul_kernel(isa, spec.dtype)) {}
+CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, Contents contents)
+    : CpuPackedLinear(spec, matmul_kernel(isa, spec.dtype), contents) {}
 
-CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel) : kernel_(&kernel) {
+CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel, Contents contents)
+    : kernel_(&kernel) {
   check(spec.dtype == DType::kF32 || spec.dtype == DType::kBF16, "weights are packed as f32 or bf16");
   check(!spec.stacked.empty(), "a linear layer has at least one weight");
   check(static_cast<std::int64_t>(spec.slices.size()) <= kMaxSlices, "a linear layer has at most 64 slices");
@@ -19,8 +20,10 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& ker
     outputs_ += view.rows;
   }
   lay_out_slices(spec, spec.dtype == DType::kBF16 ? 2 : 1);
-  panels_ = AlignedArray(static_cast<std::size_t>(panel_count() * panel_bytes()));
-  fill(spec);
+  if (contents == Contents::kPacked) {
+    panels_ = AlignedArray(static_cast<std::size_t>(panel_count() * panel_bytes()));
+    fill(spec);
+  }
 }
 
 void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs) {

@@ -27,9 +27,10 @@ class CpuPackedLinear final : public PackedLinear {
     std::int64_t step = 0;
   };
 
-  CpuPackedLinear(const LinearSpec& spec, Isa isa);
+  /// With Contents::kNone there are no panels, only where they would be.
+  CpuPackedLinear(const LinearSpec& spec, Isa isa, Contents contents = Contents::kPacked);
   /// With a kernel of the caller's choice: one for spec.dtype that this CPU has.
-  CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel);
+  CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel, Contents contents = Contents::kPacked);
 
   std::int64_t out_features() const override { return outputs_; }
   std::int64_t in_features() const override { return inputs_; }

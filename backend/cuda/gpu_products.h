@@ -14,6 +14,7 @@
 #include "backend/cuda/kernels/matmul_kernel.h"
 #include "backend/cuda/kernels/row_kernels.h"
 #include "backend/cuda/kernels/tensor_matmul_kernel.h"
+#include "backend/cuda/random_weights.h"
 #include "backend/cuda/tensor_layout.h"
 #include "backend/error.h"
 
@@ -29,10 +30,15 @@ class Products {
   Products& operator=(const Products&) = delete;
 
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) {
-    if (spec.dtype == DType::kBF16 && !cpu_order_) {
-      return std::make_unique<Linear>(device_, TensorLayout(spec));
+    const bool random = spec.random();
+    const Contents contents = random ? Contents::kNone : Contents::kPacked;
+    auto linear = spec.dtype == DType::kBF16 && !cpu_order_
+                      ? std::make_unique<Linear>(device_, TensorLayout(spec, contents))
+                      : std::make_unique<Linear>(device_, CpuPackedLinear(spec, Isa::kScalar, contents), spec);
+    if (random) {
+      std::visit([&](const auto& view) { make_random(device_, spec, view, linear->weights->data()); }, linear->view);
     }
-    return std::make_unique<Linear>(device_, CpuPackedLinear(spec, Isa::kScalar), spec);
+    return linear;
   }
 
   void matmul(const PackedLinear& weight, ConstRows x, Rows y) {
@@ -49,7 +55,8 @@ class Products {
     Linear(Device& device, const CpuPackedLinear& packed, const LinearSpec& spec)
         : outputs(packed.out_features()),
           inputs(packed.in_features()),
-          weights(copy_on(device, std::span(packed.panels(), packed.bytes()))) {
+          weights(packed_or_zeros(device, std::span(packed.panels(), packed.bytes()),
+                                  static_cast<std::size_t>(packed.panel_count() * packed.panel_bytes()))) {
       std::vector<std::int64_t> bounds;  // first inputs of all slices, then their numbers of inputs
       for (const Range& slice : spec.slices) {
         bounds.push_back(slice.begin);
@@ -68,7 +75,9 @@ class Products {
                         .bf16 = spec.dtype == DType::kBF16};
     }
     Linear(Device& device, const TensorLayout& layout)
-        : outputs(layout.outputs()), inputs(layout.inputs()), weights(copy_on(device, std::span(layout.weights()))) {
+        : outputs(layout.outputs()),
+          inputs(layout.inputs()),
+          weights(packed_or_zeros(device, std::span(layout.weights()), layout.bytes())) {
       tables.push_back(copy_on(device, std::span(layout.steps())));
       tables.push_back(copy_on(device, std::span(layout.leaves())));
       view = TensorView{.weights = reinterpret_cast<const Weights8*>(weights->data()),
@@ -92,6 +101,12 @@ class Products {
     std::vector<std::unique_ptr<Buffer>> tables;
     std::variant<PackedView, TensorView> view;
   };
+
+  /// What the host has packed, or room for as much.
+  template <typename T>
+  static std::unique_ptr<Buffer> packed_or_zeros(Device& device, std::span<const T> packed, std::size_t bytes) {
+    return packed.empty() ? device.allocate(bytes) : copy_on(device, packed);
+  }
 
   void multiply(const TensorView& weight, ConstRows x, Rows y) {
     const std::int64_t blocks = (x.rows + kTensorRows - 1) / kTensorRows;

@@ -22,7 +22,7 @@ std::int64_t place_in_tile(std::int64_t output, std::int64_t input) {
 
 }  // namespace
 
-TensorLayout::TensorLayout(const LinearSpec& spec) {
+TensorLayout::TensorLayout(const LinearSpec& spec, Contents contents) {
   check(spec.dtype == DType::kBF16, "tensor cores take bf16 weights");
   check(!spec.stacked.empty(), "a linear layer has at least one weight");
   inputs_ = spec.stacked.front().cols;
@@ -31,7 +31,9 @@ TensorLayout::TensorLayout(const LinearSpec& spec) {
     outputs_ += view.rows;
   }
   cut(spec.slices);
-  fill(spec);
+  if (contents == Contents::kPacked) {
+    fill(spec);
+  }
 }
 
 void TensorLayout::cut(const std::vector<Range>& slices) {

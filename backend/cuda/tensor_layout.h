@@ -34,10 +34,12 @@ class TensorLayout {
   static constexpr std::int64_t kLeafSteps = 32;
   static constexpr std::int64_t kMaxLeaves = 16;  ///< of a slice
 
-  explicit TensorLayout(const LinearSpec& spec);
+  /// With Contents::kNone weights() is empty.
+  explicit TensorLayout(const LinearSpec& spec, Contents contents = Contents::kPacked);
 
   std::int64_t outputs() const { return outputs_; }
   std::int64_t inputs() const { return inputs_; }
+  std::size_t bytes() const { return tiles() * steps_.size() * kTileOutputs * kTileInputs * sizeof(std::uint16_t); }
   std::int64_t tiles() const { return (outputs_ + kTileOutputs - 1) / kTileOutputs; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<Leaf>& leaves() const { return leaves_; }

@@ -35,9 +35,9 @@ std::string parse_error(const std::string& yaml) {
 TEST(Config, ReadsEveryKey) {
   const RunConfig run =
       parse_config(
-          "target: a/b\ndraft: c\ndtype: f32\nbackend: reference\ncompare: true\n"
+          "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\ndtype: f32\nbackend: reference\ncompare: true\n"
           "interconnect: [tpu-v4-chen, native]\n"
-          "prompts: [one, {text: two}, {ids: [3, 14]}]\n"
+          "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
           "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2, share_gpus: true}\n"
           "cuda: {graphs: false, overlap: false}\n"
           "decode: {method: autoregressive, k: 6, temperature: 0.8, top_k: 40, top_p: 0.95,\n"
@@ -46,6 +46,8 @@ TEST(Config, ReadsEveryKey) {
           .run;
   EXPECT_EQ(run.target, "a/b");
   EXPECT_EQ(run.draft, "c");
+  EXPECT_TRUE(run.weights.random);
+  EXPECT_EQ(run.weights.seed, 18446744073709551615U);
   EXPECT_EQ(run.dtype, DType::kF32);
   EXPECT_EQ(run.backend, "reference");
   EXPECT_TRUE(run.compare);
@@ -53,9 +55,10 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(label_of(run.interconnects[0]), "modelled tpu-v4-chen");
   EXPECT_GT(run.interconnects[0]->all_reduce(4096, 16), 0);
   EXPECT_EQ(label_of(run.interconnects[1]), "native");
-  ASSERT_EQ(run.prompts.size(), 3U);
+  ASSERT_EQ(run.prompts.size(), 4U);
   EXPECT_EQ(run.prompts[1].text, "two");
   EXPECT_EQ(run.prompts[2].ids, (std::vector<Token>{3, 14}));
+  EXPECT_EQ(run.prompts[3].random, 12);
   EXPECT_EQ(run.parallel.transport, "mpi-fast");
   EXPECT_EQ(run.parallel.threads, 2);
   EXPECT_EQ(run.parallel.deadline, 2.5);
