@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/dtype.h"
 #include "backend/philox.h"
 
 namespace specdec {
@@ -11,9 +12,9 @@ namespace specdec {
 /// The elements of a tensor that is made and not read (`weights: random`). Element i is a function of (seed, tensor, i) alone, so every
 /// rank, shard and device makes the same tensor, and each only what it needs of it.
 ///
-/// An element is mean + scale * n, with n one of the 65536 odd numbers -65535, -65533 ... 65535, all equally likely: n, the product and the
-/// sum are rounded at most once each, so that all machines have the same bits. Eight neighbouring elements are the eight halves of one block
-/// of Philox, the lower half of each word first.
+/// An element is mean + scale * n in fp32, rounded to bf16 as checkpoints are, with n one of the 65536 odd numbers -65535, -65533 ... 65535, all
+/// equally likely. Each step is rounded by itself, so that all machines have the same bits. Eight neighbouring elements are the eight
+/// halves of one block of Philox, the lower half of each word first.
 struct RandomElements {
   std::uint64_t seed = 0;
   std::uint64_t tensor = 0;  ///< which one of the seed's
@@ -28,7 +29,8 @@ struct RandomElements {
     return philox4x32({low(number), high(number), low(tensor), high(tensor)}, {low(seed), high(seed)});
   }
   constexpr float value(std::uint32_t half) const {
-    return mean + scale * static_cast<float>(static_cast<std::int32_t>(2 * half) - 65535);
+    const float number = static_cast<float>(static_cast<std::int32_t>(2 * half) - 65535);
+    return bf16_to_float(float_to_bf16(mean + scale * number));
   }
   constexpr float operator[](std::int64_t i) const {
     const auto at = static_cast<std::uint64_t>(first + i);

@@ -34,7 +34,7 @@ TensorView RandomTensors::tensor(std::string_view name, const std::vector<std::i
   } else {
     elements.scale = RandomElements::scale_of(1.0 / std::sqrt(static_cast<double>(inputs_of(name, shape))));
   }
-  return {.dtype = DType::kF32, .shape = shape, .random = elements};
+  return {.dtype = DType::kBF16, .shape = shape, .random = elements};
 }
 
 std::string RandomTensors::name() const { return label_of({.random = true, .seed = seed_}); }

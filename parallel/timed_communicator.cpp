@@ -23,8 +23,15 @@ class TimedCommunicator::Call {
         kind_(kind),
         bytes_(static_cast<std::int64_t>(bytes)),
         root_(root),
-        begin_(Tracer::now()) {}
+        begin_(Tracer::now()) {
+    if (owner_.tracer_ != nullptr) {
+      owner_.tracer_->open(kind_, bytes_);
+    }
+  }
   ~Call() {
+    if (owner_.tracer_ != nullptr) {
+      owner_.tracer_->close();
+    }
     const std::int64_t end = Tracer::now();
     ++totals_.calls;
     totals_.bytes += bytes_;

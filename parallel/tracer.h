@@ -3,14 +3,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "parallel/host_clock.h"
 
-/// What a rank did when: `--trace` (docs/tracing.md). Whoever has something to show is handed a Tracer*, null when nobody
-/// looks: then a Span is one branch.
+/// What a rank did when: `--trace` (docs/tracing.md), and ranges with the same names for a profiler (nvtx_ranges.h). Whoever has something to
+/// show is handed a Tracer*, null when nobody looks: then a Span is one branch.
 namespace specdec {
 
 /// The lines of a rank in the picture.
@@ -42,15 +43,44 @@ struct TraceEvent {
   std::int32_t root = -1;   ///< a collective's root, where it has one
 };
 
+/// Who is told when a span opens and closes, on the thread that it belongs to; spans nest.
+class RangeSink {
+ public:
+  virtual ~RangeSink() = default;
+  /// `value`: the event's number where it is known by then.
+  virtual void push(const TraceKind& kind, std::optional<std::int64_t> value) = 0;
+  virtual void pop() = 0;
+
+ protected:
+  RangeSink() = default;
+  RangeSink(const RangeSink&) = default;
+  RangeSink& operator=(const RangeSink&) = default;
+};
+
+inline constexpr std::size_t kLongestRangeName = 63;
+/// The name under which a trace has an event, "layer 3", cut to kLongestRangeName, and zeros up to the end of `out`, which has room for as much.
+void range_name(const TraceKind& kind, std::optional<std::int64_t> value, std::span<char> out);
+
 /// One rank's events, in memory that is there before the first: adding one takes no lock, no system call and no memory. What does not
 /// fit is counted and dropped, the latest first. One thread adds; any may read what is there.
 class Tracer {
  public:
-  /// Touches its memory, 40 bytes an event.
-  explicit Tracer(std::size_t capacity) : events_(capacity) {}
+  /// Touches its memory, 40 bytes an event. `ranges`, where there is one, hears of every span and outlives the tracer.
+  explicit Tracer(std::size_t capacity, RangeSink* ranges = nullptr) : ranges_(ranges), events_(capacity) {}
 
   static std::int64_t now() { return host_nanoseconds(); }
 
+  void open(const TraceKind& kind, std::optional<std::int64_t> value) {
+    if (ranges_ != nullptr) {
+      ranges_->push(kind, value);
+    }
+  }
+  void close() {
+    if (ranges_ != nullptr) {
+      ranges_->pop();
+    }
+  }
+  /// What was opened also has to be closed.
   void add(const TraceEvent& event) {
     const std::size_t used = used_.load(std::memory_order_relaxed);
     if (used == events_.size()) {
@@ -66,6 +96,7 @@ class Tracer {
   std::int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
+  RangeSink* ranges_;
   std::vector<TraceEvent> events_;
   std::atomic<std::size_t> used_{0};
   std::atomic<std::int64_t> dropped_{0};
@@ -75,10 +106,15 @@ class Tracer {
 class Span {
  public:
   Span(Tracer* tracer, const TraceKind& kind, std::int64_t value = 0)
-      : tracer_(tracer), kind_(kind), value_(value), begin_(tracer != nullptr ? Tracer::now() : 0) {}
+      : tracer_(tracer), kind_(kind), value_(value), begin_(tracer != nullptr ? Tracer::now() : 0) {
+    if (tracer_ != nullptr) {
+      tracer_->open(kind_, value_);
+    }
+  }
   Span(Tracer* tracer, const TraceKind&& kind, std::int64_t value = 0) = delete;
   ~Span() {
     if (tracer_ != nullptr) {
+      tracer_->close();
       tracer_->add({.kind = &kind_, .begin = begin_, .end = Tracer::now(), .value = value_});
     }
   }
@@ -95,11 +131,19 @@ class Span {
 /// As Span, for work that the report counts too: both get the same two readings of the clock, so that their sums agree.
 class TimedSpan {
  public:
-  TimedSpan(Tracer* tracer, const TraceKind& kind) : tracer_(tracer), kind_(kind), begin_(Tracer::now()) {}
+  TimedSpan(Tracer* tracer, const TraceKind& kind) : tracer_(tracer), kind_(kind), begin_(Tracer::now()) {
+    if (tracer_ != nullptr) {
+      tracer_->open(kind_, std::nullopt);
+    }
+  }
   TimedSpan(Tracer* tracer, const TraceKind&& kind) = delete;
+  ~TimedSpan() { close(); }
+  TimedSpan(const TimedSpan&) = delete;
+  TimedSpan& operator=(const TimedSpan&) = delete;
 
   /// Ends it; seconds. What is not ended leaves no event.
   double end(std::int64_t value = 0) {
+    close();
     const std::int64_t now = Tracer::now();
     if (tracer_ != nullptr) {
       tracer_->add({.kind = &kind_, .begin = begin_, .end = now, .value = value});
@@ -108,9 +152,17 @@ class TimedSpan {
   }
 
  private:
+  void close() {
+    if (tracer_ != nullptr && open_) {
+      tracer_->close();
+      open_ = false;
+    }
+  }
+
   Tracer* tracer_;
   const TraceKind& kind_;
   std::int64_t begin_;
+  bool open_ = true;
 };
 
 /// A figure as it is now, drawn as a curve. `kind` is of TraceLane::kCounter.

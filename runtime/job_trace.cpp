@@ -103,12 +103,12 @@ std::size_t chunks(std::size_t events) { return (events + kChunkEvents - 1) / kC
 }  // namespace
 
 JobTrace::JobTrace(std::filesystem::path directory, std::string program, std::string host, Communicator& control,
-                   std::size_t capacity)
+                   std::size_t capacity, RangeSink* ranges)
     : directory_(std::move(directory)),
       program_(std::move(program)),
       host_(std::move(host)),
       control_(control),
-      tracer_(capacity) {
+      tracer_(capacity, ranges) {
   agree(control_, [&] {
     std::error_code error;
     std::filesystem::create_directories(directory_, error);

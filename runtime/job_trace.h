@@ -23,9 +23,9 @@ class JobTrace {
   static constexpr std::size_t kEvents = std::size_t{1} << 20;
 
   /// `control`: all ranks; outlives the trace. Writes the files of a trace without events, so that a directory that cannot be written
-  /// throws AgreedError (kBadInput) before any work is done. Collective.
+  /// throws AgreedError (kBadInput) before any work is done. `ranges`: as Tracer's. Collective.
   JobTrace(std::filesystem::path directory, std::string program, std::string host, Communicator& control,
-           std::size_t capacity = kEvents);
+           std::size_t capacity = kEvents, RangeSink* ranges = nullptr);
   /// As write_alone(), when nothing was written yet and an exception is on its way.
   ~JobTrace();
   JobTrace(const JobTrace&) = delete;

@@ -22,6 +22,7 @@
 #include "backend/cuda/kernels/row_kernels.h"
 #include "backend/cuda/kernels/split_attention_kernel.h"
 #include "backend/cuda/pass_graphs.h"
+#include "backend/cuda/random_weights.h"
 #include "backend/error.h"
 
 namespace specdec::cuda {
@@ -172,6 +173,11 @@ class GpuBackend final : public Backend {
   /// Rows side by side: as they are where they lie so, else in fp32.
   struct Table final : RowTable {
     Table(Device& device, const WeightView& weight) {
+      if (weight.random) {
+        dtype = DType::kBF16;
+        memory = random_table_on(device, weight);
+        return;
+      }
       if (weight.col_stride == 1 && weight.row_stride == weight.cols) {
         dtype = weight.dtype;
         memory = copy_on(device, std::span(weight.data, weight.rows * weight.cols * size_of(dtype)));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,16 @@ void make_random(Device& device, const LinearSpec& spec, const PackedView& view,
   device.template launch<&random_panels<typename Device::Gpu>>(
       {.x = (view.outputs + kPanelOutputs - 1) / kPanelOutputs, .threads = kRandomThreads}, view, stack, weights);
   device.synchronize();
+}
+
+/// The rows of a random matrix in bf16, which they are rounded to, side by side.
+template <class Device>
+std::unique_ptr<Buffer> random_table_on(Device& device, const WeightView& weight) {
+  auto table = device.allocate(static_cast<std::size_t>(weight.rows * weight.cols) * sizeof(std::uint16_t));
+  device.template launch<&random_table<typename Device::Gpu>>(
+      {.x = weight.rows, .threads = kRandomThreads}, RandomRows{*weight.random, 0, weight.row_stride, weight.col_stride},
+      weight.cols, reinterpret_cast<std::uint16_t*>(table->data()));
+  return table;
 }
 
 }  // namespace specdec::cuda

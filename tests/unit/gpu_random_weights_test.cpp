@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/packed_linear.h"
 #include "backend/cuda/random_weights.h"
 #include "backend/cuda/tensor_layout.h"
@@ -85,6 +86,23 @@ TEST(GpuRandomWeights, ABackendMultipliesWithThem) {
         EXPECT_EQ(product(*made), product(*copied)) << layer.name;
       }
     }
+  }
+}
+
+TEST(GpuRandomWeights, TablesHaveTheRowsOfTheHost) {
+  const WeightView whole = ::specdec::testing::random_view(8, 0, 30, 70, 70, 1);
+  const WeightView transposed = ::specdec::testing::random_view(8, 13, 20, 33, 1, 40);
+  for (const WeightView& weight : {whole, transposed}) {
+    EmulatedBackend gpu(EmulatedDevice(), false);
+    CpuBackend cpu(Isa::kScalar, 1);
+    const std::vector<std::int32_t> index = {3, 0, static_cast<std::int32_t>(weight.rows - 1)};
+    const auto rows = [&](Backend& backend) {
+      const auto table = backend.make_table(weight);
+      std::vector<float> x(index.size() * static_cast<std::size_t>(weight.cols));
+      backend.embed(*table, index.data(), {x.data(), std::ssize(index), weight.cols, weight.cols}, {});
+      return x;
+    };
+    EXPECT_EQ(rows(gpu), rows(cpu));
   }
 }
 

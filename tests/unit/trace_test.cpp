@@ -1,12 +1,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "backend/error.h"
 #include "parallel/clock_offset.h"
@@ -60,6 +64,74 @@ TEST(Tracer, KeepsTheFirstEventsAndCountsTheRest) {
   ASSERT_EQ(tracer.events().size(), 3U);
   EXPECT_EQ(tracer.events()[2].value, 2);
   EXPECT_EQ(tracer.dropped(), 2);
+}
+
+/// Writes down what it is told, "+name" for an open and "-name" for the close that belongs to it.
+class WrittenRanges final : public RangeSink {
+ public:
+  void push(const TraceKind& kind, std::optional<std::int64_t> value) override {
+    std::array<char, kLongestRangeName + 1> name{};
+    range_name(kind, value, name);
+    open_.emplace_back(name.data());
+    told.push_back("+" + open_.back());
+  }
+  void pop() override {
+    ASSERT_FALSE(open_.empty());
+    told.push_back("-" + open_.back());
+    open_.pop_back();
+  }
+  bool all_closed() const { return open_.empty(); }
+
+  std::vector<std::string> told;
+
+ private:
+  std::vector<std::string> open_;
+};
+
+TEST(Ranges, AreTheSpansOfTheTraceByTheirNames) {
+  WrittenRanges ranges;
+  Tracer tracer(10, &ranges);
+  {
+    const Span outer(&tracer, kWork, 5);
+    const Span part(&tracer, kPart, 3);
+    TimedSpan timed(&tracer, kWork);
+    timed.end(7);
+    count(&tracer, kCurve, 1);
+    const TimedSpan not_ended(&tracer, kPart);
+  }
+  run_ranks(1, [&](Communicator& group) {
+    TimedCommunicator timed(group, &tracer);
+    timed.barrier();
+  });
+  EXPECT_EQ(ranges.told, (std::vector<std::string>{"+work", "+part 3", "+work", "-work", "+part", "-part", "-part 3", "-work",
+                                                   "+barrier", "-barrier"}));
+  EXPECT_EQ(tracer.events().size(), 5U) << "three spans, a curve and a collective";
+}
+
+TEST(Ranges, NeedNoRoomForEventsAndCloseWhenWorkIsThrownOut) {
+  WrittenRanges ranges;
+  Tracer tracer(0, &ranges);
+  EXPECT_THROW(
+      {
+        const Span outer(&tracer, kWork);
+        TimedSpan inner(&tracer, kPart);
+        throw std::runtime_error("out");
+      },
+      std::runtime_error);
+  EXPECT_EQ(ranges.told, (std::vector<std::string>{"+work", "+part", "-part", "-work"}));
+  EXPECT_TRUE(ranges.all_closed());
+  EXPECT_TRUE(tracer.events().empty());
+}
+
+TEST(Ranges, NamesAreCutToTheirRoom) {
+  static constexpr TraceKind kLong{
+      .name = "a name that is much longer than any that a trace has had or should ever have", .numbered = true};
+  std::array<char, kLongestRangeName + 1> name{};
+  name.fill('x');
+  range_name(kLong, INT64_MIN, name);
+  const std::string text(name.data());
+  EXPECT_LE(text.size(), kLongestRangeName);
+  EXPECT_TRUE(text.starts_with("a name that is much longer") && text.ends_with(" -9223372036854775808")) << text;
 }
 
 TEST(TraceJson, PutsWhatContainsOthersFirst) {

@@ -37,6 +37,15 @@ struct RandomStack {
 
 inline constexpr int kRandomThreads = 256;
 
+/// A table [rows, cols] in bf16, of which `row` is the one matrix. One block a row (x).
+template <class Gpu>
+SPECDEC_DEVICE void random_table(Gpu& gpu, RandomRows row, std::int64_t cols, std::uint16_t* table) {
+  for (std::int64_t i = gpu.thread(); i < cols; i += gpu.threads()) {
+    table[gpu.block_x() * cols + i] =
+        float_to_bf16(row.elements[gpu.block_x() * row.row_stride + i * row.col_stride]);
+  }
+}
+
 /// TensorLayout's weights. One block a tile (x); a warp makes the lanes of every eighth step.
 template <class Gpu>
 SPECDEC_DEVICE void random_tiles(Gpu& gpu, TensorView weight, RandomStack stack, Weights8* weights) {

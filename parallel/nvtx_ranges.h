@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "parallel/tracer.h"
+
+namespace specdec {
+
+/// A trace's spans as NVTX ranges of the domain "specdec", for Nsight Systems and whatever else listens; where nothing does, an open and a
+/// close are two branches. Throws kBadInput in a program that was built without CUDA.
+std::unique_ptr<RangeSink> make_nvtx_ranges();
+
+}  // namespace specdec
