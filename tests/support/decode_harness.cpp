@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/checkpoint.h"
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
 #include "runtime/philox.h"

@@ -4,6 +4,7 @@
 
 #include "backend/error.h"
 #include "backend/factory.h"
+#include "models/checkpoint.h"
 #include "parallel/self_communicator.h"
 #include "tests/support/random_model.h"
 

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/packed_linear.h"
+#include "backend/error.h"
 #include "backend/random_elements.h"
 #include "backend/reference/reference_backend.h"
 #include "models/random_tensors.h"
