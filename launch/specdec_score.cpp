@@ -227,8 +227,8 @@ int run(MpiSession& session, int argc, char** argv) {
   if (root) {
     const std::size_t predicted = tokens.size() - 1;
     std::string result = label.empty() ? "" : label + "\n";
-    result += fmt::format("tokens          {} ({} predicted)\nlog-likelihood  {:.4f} nats\n", tokens.size(),
-                                     predicted, log_likelihood);
+    result += fmt::format("tokens          {} ({} predicted)\nlog-likelihood  {:.4f} nats\n", tokens.size(), predicted,
+                          log_likelihood);
     if (predicted > 0) {
       result += fmt::format("perplexity      {:.4f}\n", std::exp(-log_likelihood / static_cast<double>(predicted)));
     }

@@ -282,9 +282,10 @@ Checkpoint::Checkpoint(const std::filesystem::path& directory) : directory_(dire
       names.insert(file);
     }
   } else {
-    throw_bad_input(fmt::format("{}: found neither model.safetensors nor model.safetensors.index.json, expected one (or "
-                                "weights: random, to time a shape without its checkpoint)",
-                                directory.string()));
+    throw_bad_input(
+        fmt::format("{}: found neither model.safetensors nor model.safetensors.index.json, expected one (or "
+                    "weights: random, to time a shape without its checkpoint)",
+                    directory.string()));
   }
   std::map<std::string, std::string> found_in;
   for (const std::string& name : names) {

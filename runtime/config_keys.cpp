@@ -151,7 +151,8 @@ ConfigKey prompt_list() {
   key.default_text = "none";
   key.accepts = "strings, or maps with one of `text`, `file`, `ids`, `random`";
   key.help =
-      "What to continue, one after another. --prompt, --prompt-file, --prompt-ids and --prompt-random replace the list.";
+      "What to continue, one after another. --prompt, --prompt-file, --prompt-ids and --prompt-random replace the "
+      "list.";
   key.assign = [](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
     config.prompts = read_prompts(node, place);
   };
@@ -215,7 +216,8 @@ std::vector<ConfigKey> make_keys() {
                            [](RunConfig& c) -> std::filesystem::path& { return c.draft; }));
   keys.push_back(choice(
       "weights", {"checkpoint", "random"},
-      "`random`: weights are made and not read, so that a `config.json` alone is a model, whose cost can be measured and whose text means "
+      "`random`: weights are made and not read, so that a `config.json` alone is a model, whose cost can be measured "
+      "and whose text means "
       "nothing; labelled in all output.",
       [](const RunConfig& c) { return c.weights.random ? "random" : "checkpoint"; },
       [](RunConfig& c, const std::string& v) { c.weights.random = v == "random"; }));
@@ -344,7 +346,8 @@ std::string configuration_page() {
   page +=
       "\nA prompt is a string, or a map with one key: `text: ...`; `file: PATH`, the whole file byte for byte, "
       "relative to the "
-      "config file; `ids: [3, 14, 15]`, token ids, for models without a tokenizer; `random: 512`, that many ids drawn with `decode.seed`, where only "
+      "config file; `ids: [3, 14, 15]`, token ids, for models without a tokenizer; `random: 512`, that many ids drawn "
+      "with `decode.seed`, where only "
       "the length matters.\n";
   return page;
 }

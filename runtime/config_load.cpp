@@ -61,7 +61,8 @@ void complete(LoadedConfig& config) {
   const bool has_draft = !run.draft.empty();
   if (run.target.empty()) throw_bad_input("target: found nothing, expected the directory of a model (--target DIR)");
   if (run.prompts.empty()) {
-    throw_bad_input("prompts: found none, expected at least one (--prompt, --prompt-file, --prompt-ids or --prompt-random)");
+    throw_bad_input(
+        "prompts: found none, expected at least one (--prompt, --prompt-file, --prompt-ids or --prompt-random)");
   }
   if (!config.given.contains("decode.method")) {
     run.decode.method = has_draft ? Method::kSpeculative : Method::kAutoregressive;

@@ -45,7 +45,8 @@ std::string scalar(const YAML::Node& node, const std::string& key, const YamlPla
 
 Prompt read_prompt(const YAML::Node& node, const std::string& key, const YamlPlace& place) {
   if (!node.IsMap()) {
-    if (!node.IsScalar()) reject(place, node, key, describe(node), "text, or a map with one of text, file, ids, random");
+    if (!node.IsScalar())
+      reject(place, node, key, describe(node), "text, or a map with one of text, file, ids, random");
     return prompt_from_text(node.Scalar(), place.at(node, key));
   }
   if (node.size() != 1) {

@@ -138,7 +138,8 @@ std::vector<Token> Job::ids_of(const Prompt& prompt, std::size_t index) const {
   const std::string name = prompt_name(index);
   if (prompt.random > 0) {
     std::vector<Token> ids(static_cast<std::size_t>(prompt.random));
-    RandomKey key{.seed = config_.decode.seed, .sequence = static_cast<std::uint32_t>(index), .purpose = Purpose::kPrompt};
+    RandomKey key{
+        .seed = config_.decode.seed, .sequence = static_cast<std::uint32_t>(index), .purpose = Purpose::kPrompt};
     for (Token& id : ids) {
       id = static_cast<Token>(uniform(key) * static_cast<double>(target_->config().vocabulary));
       ++key.position;

@@ -73,8 +73,9 @@ std::string machine_lines(const JobRecord& job) {
                                  machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
                                  machine.transport, machine.backend, machine.threads, machine.dtype);
   if (job.config.weights.random) {
-    text += fmt::format("{}: the texts mean nothing, nor does the acceptance rate; the times are those of the shapes {}\n",
-                        label_of(job.config.weights), shapes(job.config));
+    text +=
+        fmt::format("{}: the texts mean nothing, nor does the acceptance rate; the times are those of the shapes {}\n",
+                    label_of(job.config.weights), shapes(job.config));
   }
   for (const InterconnectChoice& choice : job.config.interconnects) {
     if (choice) {

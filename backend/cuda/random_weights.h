@@ -49,8 +49,9 @@ template <class Device>
 std::unique_ptr<Buffer> random_table_on(Device& device, const WeightView& weight) {
   auto table = device.allocate(static_cast<std::size_t>(weight.rows * weight.cols) * sizeof(std::uint16_t));
   device.template launch<&random_table<typename Device::Gpu>>(
-      {.x = weight.rows, .threads = kRandomThreads}, RandomRows{*weight.random, 0, weight.row_stride, weight.col_stride},
-      weight.cols, reinterpret_cast<std::uint16_t*>(table->data()));
+      {.x = weight.rows, .threads = kRandomThreads},
+      RandomRows{*weight.random, 0, weight.row_stride, weight.col_stride}, weight.cols,
+      reinterpret_cast<std::uint16_t*>(table->data()));
   return table;
 }
 

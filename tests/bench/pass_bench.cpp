@@ -100,10 +100,10 @@ void run(const Options& options) {
 
   const double one = median(seconds[0]);
   const double read = median(read_seconds);
-  nlohmann::json result{
-      {"model", options.model},      {"backend", backend->description()},     {"bytes", model.weight_bytes()},
-      {"weights", options.random ? label_of(choice) : "checkpoint"},
-      {"plain_read_ms", read * 1e3}, {"one_row_over_plain_read", one / read}, {"rows", nlohmann::json::array()}};
+  nlohmann::json result{{"model", options.model},         {"backend", backend->description()},
+                        {"bytes", model.weight_bytes()},  {"weights", options.random ? label_of(choice) : "checkpoint"},
+                        {"plain_read_ms", read * 1e3},    {"one_row_over_plain_read", one / read},
+                        {"rows", nlohmann::json::array()}};
   fmt::print("{}: {}, {} after {} tokens of context{}{}\n", std::filesystem::path(options.model).filename().string(),
              backend->description(), options.dtype, options.context, options.random ? ", " : "", label_of(choice));
   fmt::print("{:>5} {:>10} {:>12}\n", "rows", "ms", "over 1 row");

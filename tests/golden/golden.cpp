@@ -1,4 +1,3 @@
-#include "models/checkpoint.h"
 #include "tests/golden/golden.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "backend/error.h"
 #include "backend/factory.h"
+#include "models/checkpoint.h"
 #include "models/transformer.h"
 #include "parallel/thread_communicator.h"
 

@@ -1,4 +1,3 @@
-#include "models/checkpoint.h"
 #include "tests/support/enumerated_distribution.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <numeric>
 
 #include "backend/factory.h"
+#include "models/checkpoint.h"
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 

@@ -35,7 +35,8 @@ std::string parse_error(const std::string& yaml) {
 TEST(Config, ReadsEveryKey) {
   const RunConfig run =
       parse_config(
-          "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\ndtype: f32\nbackend: reference\ncompare: true\n"
+          "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\ndtype: f32\nbackend: "
+          "reference\ncompare: true\n"
           "interconnect: [tpu-v4-chen, native]\n"
           "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
           "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2, share_gpus: true}\n"

@@ -70,7 +70,7 @@ TEST(GpuRandomWeights, ABackendMultipliesWithThem) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     for (const bool cpu_order : {false, true}) {
       for (const RandomLayer& layer : random_layers(dtype)) {
-        EmulatedBackend backend(EmulatedDevice(), cpu_order);
+        EmulatedBackend backend(EmulatedDevice(), {.cpu_order = cpu_order});
         const ReadLayer read(layer.spec());
         const auto made = backend.pack(layer.spec());
         const auto copied = backend.pack(read.spec());
@@ -93,7 +93,7 @@ TEST(GpuRandomWeights, TablesHaveTheRowsOfTheHost) {
   const WeightView whole = ::specdec::testing::random_view(8, 0, 30, 70, 70, 1);
   const WeightView transposed = ::specdec::testing::random_view(8, 13, 20, 33, 1, 40);
   for (const WeightView& weight : {whole, transposed}) {
-    EmulatedBackend gpu(EmulatedDevice(), false);
+    EmulatedBackend gpu(EmulatedDevice(), {});
     CpuBackend cpu(Isa::kScalar, 1);
     const std::vector<std::int32_t> index = {3, 0, static_cast<std::int32_t>(weight.rows - 1)};
     const auto rows = [&](Backend& backend) {

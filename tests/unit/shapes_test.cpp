@@ -53,7 +53,7 @@ std::int64_t parameters(const ModelConfig& config) {
 ModelConfig shape(const std::string& name) { return load_model_config(kRoot / "assets" / "shapes" / name); }
 
 TEST(Shapes, HaveTheParametersOfTheirModels) {
-  EXPECT_EQ(parameters(shape("llama-3-8b")), 8'030'261'248);     // as published with the model
+  EXPECT_EQ(parameters(shape("llama-3-8b")), 8'030'261'248);    // as published with the model
   EXPECT_EQ(parameters(shape("llama-3.2-1b")), 1'235'814'400);  // as published with the model
   // 13 d^2 a layer, the table of the vocabulary, two norms a layer and one at the end.
   EXPECT_EQ(parameters(shape("chinchilla-70b")), 80LL * 13 * 8192 * 8192 + 32000 * 8192 + 161 * 8192);

@@ -103,8 +103,8 @@ TEST(Ranges, AreTheSpansOfTheTraceByTheirNames) {
     TimedCommunicator timed(group, &tracer);
     timed.barrier();
   });
-  EXPECT_EQ(ranges.told, (std::vector<std::string>{"+work", "+part 3", "+work", "-work", "+part", "-part", "-part 3", "-work",
-                                                   "+barrier", "-barrier"}));
+  EXPECT_EQ(ranges.told, (std::vector<std::string>{"+work", "+part 3", "+work", "-work", "+part", "-part", "-part 3",
+                                                   "-work", "+barrier", "-barrier"}));
   EXPECT_EQ(tracer.events().size(), 5U) << "three spans, a curve and a collective";
 }
 

@@ -41,8 +41,7 @@ inline constexpr int kRandomThreads = 256;
 template <class Gpu>
 SPECDEC_DEVICE void random_table(Gpu& gpu, RandomRows row, std::int64_t cols, std::uint16_t* table) {
   for (std::int64_t i = gpu.thread(); i < cols; i += gpu.threads()) {
-    table[gpu.block_x() * cols + i] =
-        float_to_bf16(row.elements[gpu.block_x() * row.row_stride + i * row.col_stride]);
+    table[gpu.block_x() * cols + i] = float_to_bf16(row.elements[gpu.block_x() * row.row_stride + i * row.col_stride]);
   }
 }
 
