@@ -172,6 +172,17 @@ class Backend {
   virtual void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) = 0;
   /// y = (x - mean) / sqrt(var + eps) * weight + bias. weight, bias [cols].
   virtual void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) = 0;
+  /// add(x, y) and then rms_norm(x, ..., z), for backends that gain from reading the row once.
+  virtual void add_rms_norm(Rows x, ConstRows y, const float* weight, float eps, Rows z, Stream stream) {
+    add(x, y, stream);
+    rms_norm(x, weight, eps, z, stream);
+  }
+  /// add(x, y) and then layer_norm(x, ..., z).
+  virtual void add_layer_norm(Rows x, ConstRows y, const float* weight, const float* bias, float eps, Rows z,
+                              Stream stream) {
+    add(x, y, stream);
+    layer_norm(x, weight, bias, eps, z, stream);
+  }
 
   // --- Attention ----------------------------------------------------------------------------------------------------
   /// Rotates every head of x [rows, heads * head_dim] in place, in the "rotate half" form of Hugging Face's Llama: pairs

@@ -44,6 +44,14 @@ void Norm::forward(ConstRows x, Rows y, Stream stream) const {
   }
 }
 
+void Norm::add_forward(Rows x, ConstRows branch, Rows y, Stream stream) const {
+  if (kind_ == NormKind::kRms) {
+    backend_.add_rms_norm(x, branch, weight_->floats(), eps_, y, stream);
+  } else {
+    backend_.add_layer_norm(x, branch, weight_->floats(), bias_->floats(), eps_, y, stream);
+  }
+}
+
 Workspace::Workspace(Backend& backend, std::int64_t floats)
     : memory_(backend.allocate(std::max<std::int64_t>(floats, 1) * sizeof(float))), size_(floats) {}
 

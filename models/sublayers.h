@@ -26,6 +26,8 @@ class Norm {
   Norm(Backend& backend, NormKind kind, float eps, const NormWeights& weights);
   /// x and y [rows, d_model]; may be the same.
   void forward(ConstRows x, Rows y, Stream stream) const;
+  /// x += branch, then forward(x, y).
+  void add_forward(Rows x, ConstRows branch, Rows y, Stream stream) const;
 
  private:
   Backend& backend_;

@@ -181,14 +181,22 @@ void Transformer::run_layers(Range layers, Rows hidden, const RowChain& chain, K
   check(0 <= layers.begin && layers.end <= config_.layers, "Transformer: layers outside the stack");
   const Rows normed = state_->normed.rows(hidden.rows);
   const Rows out = state_->branch.rows(hidden.rows);
+  bool pending = false;  // a branch whose result is in `out` and not yet in `hidden`: it is added with the next norm
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const Span layer_span(options_.tracer, kLayer, layer);
     for (const Branch& branch : state_->blocks[layer]) {
       const Span branch_span(options_.tracer, branch.kind, hidden.rows);
-      branch.norm.forward(hidden, normed, stream);
+      if (pending) {
+        branch.norm.add_forward(hidden, out, normed, stream);
+      } else {
+        branch.norm.forward(hidden, normed, stream);
+      }
       branch.sublayer->forward(normed, chain, cache, out, stream);
-      backend_.add(hidden, out, stream);
+      pending = true;
     }
+  }
+  if (pending) {
+    backend_.add(hidden, out, stream);
   }
 }
 

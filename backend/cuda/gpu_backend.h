@@ -92,6 +92,14 @@ class GpuBackend final : public Backend {
     device_.template launch<&cuda::layer_norm<Gpu>>(folds_of(x), x, weight, bias, eps, y);
   }
 
+  void add_rms_norm(Rows x, ConstRows y, const float* weight, float eps, Rows z, Stream /*stream*/) override {
+    device_.template launch<&cuda::add_rms_norm<Gpu>>(folds_of(x), x, y, weight, eps, z);
+  }
+  void add_layer_norm(Rows x, ConstRows y, const float* weight, const float* bias, float eps, Rows z,
+                      Stream /*stream*/) override {
+    device_.template launch<&cuda::add_layer_norm<Gpu>>(folds_of(x), x, y, weight, bias, eps, z);
+  }
+
   void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream /*stream*/) override {
     chain_.set(device_, chain);

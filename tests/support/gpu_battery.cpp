@@ -90,6 +90,28 @@ void expect_norms_of_the_cpu(Backend& gpu) {
   }
 }
 
+void expect_norms_of_sums(Backend& gpu) {
+  constexpr std::int64_t kCols = 300;
+  const auto norm = [&](Backend& backend, bool centred) {
+    Matrix x(backend, 2, kCols, random_values(2 * kCols, 70));
+    Matrix y(backend, 2, kCols, random_values(2 * kCols, 71));
+    Matrix weight(backend, 1, kCols, random_values(kCols, 72));
+    Matrix z(backend, 2, kCols);
+    if (centred) {
+      backend.add_layer_norm(x.rows(), y.rows(), weight.data(), weight.data(), 1e-5F, z.rows(), {});
+    } else {
+      backend.add_rms_norm(x.rows(), y.rows(), weight.data(), 1e-5F, z.rows(), {});
+    }
+    Values both = x.values();
+    std::ranges::copy(z.values(), std::back_inserter(both));
+    return both;
+  };
+  expect_alike(
+      gpu, [&](Backend& backend) { return norm(backend, false); }, "add_rms_norm");
+  expect_alike(
+      gpu, [&](Backend& backend) { return norm(backend, true); }, "add_layer_norm");
+}
+
 void expect_norms_in_place(Backend& gpu) {
   const auto norm = [](Backend& backend) {
     Matrix x(backend, 2, 100, random_values(200, 4));

@@ -29,6 +29,15 @@ SPECDEC_DEVICE void embed(Gpu& gpu, const std::byte* table, DType type, const st
   }
 }
 
+template <class Gpu>
+SPECDEC_DEVICE void add(Gpu& gpu, Rows x, ConstRows y) {
+  float* row = x.row(gpu.block_x());
+  const float* other = y.row(gpu.block_x());
+  for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
+    row[i] = other[i] + row[i];
+  }
+}
+
 inline constexpr std::int64_t kFoldedFloats = 4096;
 inline constexpr std::size_t kFoldSharedBytes = kFoldedFloats * sizeof(float);
 
@@ -99,6 +108,22 @@ SPECDEC_DEVICE void layer_norm(Gpu& gpu, ConstRows x, const float* weight, const
   }
 }
 
+/// x = y + x and its norm in one kernel.
+template <class Gpu>
+SPECDEC_DEVICE void add_rms_norm(Gpu& gpu, Rows x, ConstRows y, const float* weight, float eps, Rows z) {
+  add(gpu, x, y);
+  gpu.sync();
+  rms_norm(gpu, x, weight, eps, z);
+}
+
+template <class Gpu>
+SPECDEC_DEVICE void add_layer_norm(Gpu& gpu, Rows x, ConstRows y, const float* weight, const float* bias, float eps,
+                                   Rows z) {
+  add(gpu, x, y);
+  gpu.sync();
+  layer_norm(gpu, x, weight, bias, eps, z);
+}
+
 template <class Gpu>
 SPECDEC_DEVICE void rope(Gpu& gpu, Rows x, std::int64_t head_dim, const float* cos, const float* sin,
                          const std::int32_t* position) {
@@ -134,14 +159,6 @@ SPECDEC_DEVICE void gelu_tanh(Gpu& gpu, Rows x) {
 }
 
 /// x += y; y with a stride of 0 is one row for all.
-template <class Gpu>
-SPECDEC_DEVICE void add(Gpu& gpu, Rows x, ConstRows y) {
-  float* row = x.row(gpu.block_x());
-  const float* other = y.row(gpu.block_x());
-  for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
-    row[i] = other[i] + row[i];
-  }
-}
 
 /// out = x rounded to bf16, as fp32: what a product with bf16 weights takes.
 template <class Gpu>
