@@ -10,7 +10,7 @@
 
 namespace specdec {
 
-/// Element types of checkpoints (all) and of packed weights (kF32, kBF16).
+/// Element types of checkpoints and of packed weights; which backend packs which is said at LinearSpec (backend.h).
 enum class DType : std::uint8_t { kF32, kF16, kBF16 };
 
 constexpr std::size_t size_of(DType type) { return type == DType::kF32 ? 4 : 2; }
@@ -63,6 +63,26 @@ constexpr float f16_to_float(std::uint16_t bits) {
   // Subnormal: mantissa * 2^-24, exact in float.
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+}
+
+/// float to IEEE half bits, round to nearest even: from 65520 on it is infinite, and below 2^-14 it loses bits. A NaN stays a (quiet) NaN.
+constexpr std::uint16_t float_to_f16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) {
+    return static_cast<std::uint16_t>(sign | 0x7e00U);
+  }
+  if (magnitude >= 0x477ff000U) {
+    return static_cast<std::uint16_t>(sign | 0x7c00U);
+  }
+  if (magnitude < 0x38800000U) {
+    // One half has the grain of a subnormal half, 2^-24: the addition rounds.
+    const float sum = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - std::bit_cast<std::uint32_t>(0.5F)));
+  }
+  const std::uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);
+  return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112U << 10)));
 }
 
 /// Element `index` of an array of `type`, as float.

@@ -1,19 +1,38 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "backend/backend.h"
 
 namespace specdec {
+
+/// What multiplies with weights of bf16 and fp16; those of fp32 have the CPU's order in any case.
+enum class CudaProducts : std::uint8_t {
+  kTensor,  ///< tensor cores; a row's bits depend on neither the other rows nor the number of ranks
+  kCublas,  ///< cuBLAS, whose order changes with the number of rows and with that of ranks
+  kVector,  ///< vector units for 1 to 3 rows and tensor cores for more, so that a row's bits depend on how many there are
+  kCpuOrder,  ///< bf16 in the order of the CPU's AVX-512 kernels, with their bits: slow, for comparison
+};
+
+/// As configurations and reports have it: "tensor", "cublas", "vector", "cpu_order".
+constexpr std::string_view name_of(CudaProducts products) {
+  constexpr std::string_view kNames[] = {"tensor", "cublas", "vector", "cpu_order"};
+  return kNames[static_cast<std::size_t>(products)];
+}
+/// Whether greedy speculative text must equal autoregressive text: a row's bits are its own.
+constexpr bool row_invariant(CudaProducts products) {
+  return products == CudaProducts::kTensor || products == CudaProducts::kCpuOrder;
+}
 
 /// Which GPU a rank gets, and how it computes on it.
 struct CudaOptions {
   int local_rank = 0;   ///< of this process among those of its host: which device it gets
   int local_ranks = 1;  ///< ranks of this host
   bool share = false;   ///< more ranks than devices take them in turn
-  /// Products with bf16 weights in the order of the CPU's AVX-512 kernels, with their bits, in place of the tensor cores' order: slow, for
-  /// comparison.
-  bool cpu_order = false;
+  CudaProducts products = CudaProducts::kTensor;
   bool graphs = true;  ///< passes that come again are replayed as CUDA graphs, in place of a launch for every kernel
   /// Kernels start while the one before them ends, on GPUs that can (compute capability 9.0 and later).
   bool overlap = true;

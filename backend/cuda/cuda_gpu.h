@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cuda/grid.h"
+#include "backend/dtype.h"
 
 /// For files that nvcc compiles: a thread of a block on a device, as kernels/device.h wants it, and how kernels are launched with it.
 namespace specdec::cuda {
@@ -29,16 +30,72 @@ struct CudaGpu {
   __device__ T shuffle(T value, int lane) {
     return __shfl_sync(0xffffffffU, value, lane);
   }
+  /// Subnormal floats become zero first, as float_to_bf16 has it.
+  template <DType kType>
+  __device__ std::uint32_t round_pair(float lower, float upper) {
+    std::uint32_t pair;
+    asm("mul.rn.ftz.f32 %0, %0, 0f3F800000;" : "+f"(lower));
+    asm("mul.rn.ftz.f32 %0, %0, 0f3F800000;" : "+f"(upper));
+    if constexpr (kType == DType::kF16) {
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(upper), "f"(lower));
+    } else {
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(upper), "f"(lower));
+    }
+    return pair;
+  }
+  template <DType kType>
   __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
-        "%2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    if constexpr (kType == DType::kF16) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
+          "%2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    } else {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
+          "%2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+  }
+  __device__ void load_weights(std::uint32_t (&to)[4], const std::byte* from) {
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from));
+  }
+  /// Past the first-level cache (cg), which is left to the inputs.
+  template <bool kEvictFirst>
+  __device__ void copy_weights(std::byte* to, const std::byte* from) {
+    if constexpr (kEvictFirst) {
+      std::uint64_t policy;
+      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+      asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2;" ::"r"(address_of(to)),
+                   "l"(from), "l"(policy)
+                   : "memory");
+    } else {
+      asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(address_of(to)), "l"(from) : "memory");
+    }
+  }
+  template <int kBytes>
+  __device__ void copy_or_zero(std::byte* to, const std::byte* from, bool is) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address_of(to)), "l"(from), "n"(kBytes),
+                 "r"(is ? kBytes : 0)
+                 : "memory");
+  }
+  __device__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  template <int kGroups>
+  __device__ void await_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
   }
   __device__ std::byte* shared() {
     extern __shared__ __align__(16) unsigned char memory[];
     return reinterpret_cast<std::byte*>(memory);
+  }
+
+ private:
+  static __device__ std::uint32_t address_of(std::byte* shared) {
+    return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   }
 };
 
@@ -53,6 +110,9 @@ __global__ void kernel(Parameters... parameters) {
 template <auto kFunction>
 struct Launch;
 
+/// More of a block's memory than this has to be asked for.
+inline constexpr std::size_t kSharedByDefault = std::size_t{48} * 1024;
+
 /// Launch<&rms_norm<CudaGpu>>::on(stream, overlap, grid, x, ...). With `overlap` its blocks may start while the kernel before it ends (programmatic
 /// dependent launch), which hides what a launch costs; every kernel waits for the one before it, and so for all.
 template <typename... Parameters, void (*kFunction)(CudaGpu&, Parameters...)>
@@ -60,6 +120,15 @@ struct Launch<kFunction> {
   static cudaError_t on(cudaStream_t stream, bool overlap, const Grid& grid, Parameters... parameters) {
     if (grid.x == 0 || grid.y == 0) {
       return cudaSuccess;
+    }
+    if (grid.shared_bytes > kSharedByDefault) {
+      // Once would be enough, but for which device would have to be remembered.
+      const cudaError_t status =
+          cudaFuncSetAttribute(kernel<kFunction, Parameters...>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(grid.shared_bytes));
+      if (status != cudaSuccess) {
+        return status;
+      }
     }
     cudaLaunchAttribute attribute{};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;

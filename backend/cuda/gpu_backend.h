@@ -44,7 +44,7 @@ template <class Device>
 class GpuBackend final : public Backend {
  public:
   GpuBackend(Device device, const CudaOptions& options)
-      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options.cpu_order) {}
+      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options.products) {}
 
   std::string description() const override { return device_.description(); }
 

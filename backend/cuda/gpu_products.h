@@ -1,42 +1,79 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/cpu/packed_linear.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/kernels/matmul_kernel.h"
 #include "backend/cuda/kernels/row_kernels.h"
 #include "backend/cuda/kernels/tensor_matmul_kernel.h"
 #include "backend/cuda/random_weights.h"
+#include "backend/cuda/tensor_choice.h"
 #include "backend/cuda/tensor_layout.h"
 #include "backend/error.h"
 
 namespace specdec::cuda {
 
+/// What launches of tensor_matmul know of an order of additions, on the device.
+template <class Device>
+class TensorTables {
+ public:
+  /// `warps`: of the blocks that are launched.
+  TensorTables(Device& device, const TensorOrder& order, int warps)
+      : steps_(copy_on(device, std::span(order.steps()))), count_(std::ssize(order.steps())), cut_(order.cut(warps)) {
+    leaves_ = copy_on(device, std::span<const Leaf>(cut_.leaves));
+  }
+
+  TensorView view(const std::byte* weights, std::int64_t outputs) const {
+    TensorView view{.weights = reinterpret_cast<const Weights8*>(weights),
+                    .step = reinterpret_cast<const Step*>(steps_->data()),
+                    .leaf = reinterpret_cast<const Leaf*>(leaves_->data()),
+                    .steps = count_,
+                    .outputs = outputs,
+                    .parts = static_cast<std::int32_t>(cut_.parts.size()),
+                    .stack = cut_.stack};
+    std::ranges::copy(cut_.parts, view.part);
+    return view;
+  }
+
+ private:
+  std::unique_ptr<Buffer> steps_;
+  std::int64_t count_;
+  TensorCut cut_;
+  std::unique_ptr<Buffer> leaves_;
+};
+
 /// The linear layers of a GpuBackend: how their weights lie on a `Device` (gpu_backend.h) and which kernels multiply with them.
 template <class Device>
 class Products {
  public:
-  /// `cpu_order`: as in CudaOptions (cuda_backend.h).
-  Products(Device& device, bool cpu_order) : device_(device), cpu_order_(cpu_order) {}
+  Products(Device& device, CudaProducts kind) : device_(device), kind_(kind) {}
   Products(const Products&) = delete;  // it knows where its device lies
   Products& operator=(const Products&) = delete;
 
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) {
+    if (spec.dtype == DType::kF16 && kind_ == CudaProducts::kCpuOrder) {
+      throw_bad_input("dtype: found \"f16\" with cuda.matmul: cpu_order, expected \"bf16\" or \"f32\"");
+    }
     const bool random = spec.random();
     const Contents contents = random ? Contents::kNone : Contents::kPacked;
-    auto linear = spec.dtype == DType::kBF16 && !cpu_order_
-                      ? std::make_unique<Linear>(device_, TensorLayout(spec, contents))
+    auto linear = spec.dtype != DType::kF32 && kind_ != CudaProducts::kCpuOrder
+                      ? std::make_unique<Linear>(device_, TensorLayout(spec, contents), spec.dtype)
                       : std::make_unique<Linear>(device_, CpuPackedLinear(spec, Isa::kScalar, contents), spec);
     if (random) {
-      std::visit([&](const auto& view) { make_random(device_, spec, view, linear->weights->data()); }, linear->view);
+      std::visit([&](const auto& view) { make_random(device_, spec, layout_of(view), linear->weights->data()); },
+                 linear->view);
     }
     return linear;
   }
@@ -49,6 +86,12 @@ class Products {
 
  private:
   using Gpu = typename Device::Gpu;
+
+  struct Tensor {
+    TensorView view;
+    DType dtype;
+    bool even;  ///< TensorOrder::even()
+  };
 
   /// A matrix on the device, as the CPU packs it or for tensor cores.
   struct Linear final : PackedLinear {
@@ -64,8 +107,8 @@ class Products {
       for (const Range& slice : spec.slices) {
         bounds.push_back(slice.size());
       }
-      tables.push_back(copy_on(device, std::span<const std::int64_t>(bounds)));
-      const auto* const begins = table<std::int64_t>(0);
+      slices = copy_on(device, std::span<const std::int64_t>(bounds));
+      const auto* const begins = reinterpret_cast<const std::int64_t*>(slices->data());
       view = PackedView{.panels = weights->data(),
                         .outputs = outputs,
                         .steps = packed.steps(),
@@ -74,33 +117,27 @@ class Products {
                         .slices = std::ssize(spec.slices),
                         .bf16 = spec.dtype == DType::kBF16};
     }
-    Linear(Device& device, const TensorLayout& layout)
+    Linear(Device& device, const TensorLayout& layout, DType dtype)
         : outputs(layout.outputs()),
-          inputs(layout.inputs()),
-          weights(packed_or_zeros(device, std::span(layout.weights()), layout.bytes())) {
-      tables.push_back(copy_on(device, std::span(layout.steps())));
-      tables.push_back(copy_on(device, std::span(layout.leaves())));
-      view = TensorView{.weights = reinterpret_cast<const Weights8*>(weights->data()),
-                        .step = table<Step>(0),
-                        .leaf = table<Leaf>(1),
-                        .steps = std::ssize(layout.steps()),
-                        .leaves = std::ssize(layout.leaves()),
-                        .outputs = outputs};
+          inputs(layout.order().inputs()),
+          weights(packed_or_zeros(device, std::span(layout.weights()), layout.bytes())),
+          tables(std::in_place, device, layout.order(), kTensorWarps) {
+      view = Tensor{tables->view(weights->data(), outputs), dtype, layout.order().even()};
     }
     std::int64_t out_features() const override { return outputs; }
     std::int64_t in_features() const override { return inputs; }
     std::size_t bytes() const override { return weights->bytes(); }
-    template <typename T>
-    const T* table(std::size_t i) const {
-      return reinterpret_cast<const T*>(tables[i]->data());
-    }
 
     std::int64_t outputs;
     std::int64_t inputs;
     std::unique_ptr<Buffer> weights;
-    std::vector<std::unique_ptr<Buffer>> tables;
-    std::variant<PackedView, TensorView> view;
+    std::unique_ptr<Buffer> slices;              // of a PackedView
+    std::optional<TensorTables<Device>> tables;  // of a Tensor
+    std::variant<PackedView, Tensor> view;
   };
+
+  static const PackedView& layout_of(const PackedView& view) { return view; }
+  static const TensorView& layout_of(const Tensor& tensor) { return tensor.view; }
 
   /// What the host has packed, or room for as much.
   template <typename T>
@@ -108,16 +145,62 @@ class Products {
     return packed.empty() ? device.allocate(bytes) : copy_on(device, packed);
   }
 
-  void multiply(const TensorView& weight, ConstRows x, Rows y) {
-    const std::int64_t blocks = (x.rows + kTensorRows - 1) / kTensorRows;
-    auto* const packed = rounded_.template take<Inputs4>(device_, blocks * weight.steps * kPackThreads);
-    device_.template launch<&cuda::pack_inputs<Gpu>>({.x = weight.steps, .y = blocks, .threads = kPackThreads}, weight,
-                                                     x, packed);
-    const Grid grid{.x = (weight.outputs + kTensorOutputs - 1) / kTensorOutputs,
-                    .y = blocks,
-                    .threads = kTensorThreads,
-                    .shared_bytes = kTensorSharedBytes};
-    device_.template launch<&cuda::tensor_matmul<Gpu>>(grid, weight, packed, y);
+  void multiply(const Tensor& weight, ConstRows x, Rows y) {
+    if (weight.dtype == DType::kF16) {
+      multiply<DType::kF16>(weight, x, y);
+    } else {
+      multiply<DType::kBF16>(weight, x, y);
+    }
+  }
+
+  template <DType kType>
+  void multiply(const Tensor& weight, ConstRows x, Rows y) {
+    const bool wide = weight.view.outputs >= kWideOutputs;
+    const bool as_they_are = weight.even && x.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+    if (x.rows > packed_shape<kType>().rows()) {
+      const auto fits = [&](const TensorShape& shape) {
+        return shape.shared_bytes(weight.view.stack) <= kPrefillMemory;
+      };
+      if (wide && fits(prefill_shape<kType, true>())) {
+        run<prefill_shape<kType, true>()>(weight.view, x, y);
+      } else if (fits(prefill_shape<kType, false>())) {
+        run<prefill_shape<kType, false>()>(weight.view, x, y);
+      } else {
+        run<packed_shape<kType>()>(weight.view, x, y);
+      }
+    } else if (!as_they_are) {
+      run<packed_shape<kType>()>(weight.view, x, y);
+    } else if (kind_ == CudaProducts::kVector && x.rows <= kVectorRows) {
+      if (x.rows == 1) {
+        run<vector_shape<kType, 1>()>(weight.view, x, y);
+      } else {
+        run<vector_shape<kType, kVectorRows>()>(weight.view, x, y);
+      }
+    } else if (x.rows <= 8) {
+      wide ? run<decode_shape<kType, 1, true>()>(weight.view, x, y)
+           : run<decode_shape<kType, 1, false>()>(weight.view, x, y);
+    } else {
+      wide ? run<decode_shape<kType, 2, true>()>(weight.view, x, y)
+           : run<decode_shape<kType, 2, false>()>(weight.view, x, y);
+    }
+  }
+
+  template <TensorShape kShape>
+  void run(const TensorView& weight, ConstRows x, Rows y) {
+    const std::int64_t row_blocks = (x.rows + kShape.rows() - 1) / kShape.rows();
+    const std::int64_t columns = row_blocks * kShape.columns;
+    TensorInputs in{.rows = x};
+    if constexpr (kShape.packed) {
+      auto* const packed = rounded_.template take<Inputs4>(device_, columns * weight.steps * kWarp);
+      device_.template launch<&cuda::pack_inputs<Gpu, kShape.type>>({.x = weight.steps, .y = columns, .threads = kWarp},
+                                                                    weight, x, std::int32_t{kShape.columns}, packed);
+      in.packed = packed;
+    }
+    const Grid grid{.x = row_blocks,
+                    .y = (weight.outputs + kShape.outputs() - 1) / kShape.outputs(),
+                    .threads = kShape.threads(),
+                    .shared_bytes = kShape.shared_bytes(weight.stack)};
+    device_.template launch<&cuda::tensor_matmul<Gpu, kShape>>(grid, weight, in, y);
   }
 
   void multiply(const PackedView& weight, ConstRows x, Rows y) {
@@ -135,7 +218,7 @@ class Products {
   static constexpr int kRoundThreads = 256;
 
   Device& device_;
-  bool cpu_order_;
+  CudaProducts kind_;
   Scratch<Device> rounded_;  // inputs of a product
 };
 

@@ -28,9 +28,13 @@ void make_random(Device& device, const LinearSpec& spec, const TensorView& view,
   const std::vector<RandomRows> rows = random_rows(spec);
   const auto table = copy_on(device, std::span(rows));
   const RandomStack stack{reinterpret_cast<const RandomRows*>(table->data()), std::ssize(rows)};
-  device.template launch<&random_tiles<typename Device::Gpu>>(
-      {.x = (view.outputs + kTileOutputs - 1) / kTileOutputs, .threads = kRandomThreads}, view, stack,
-      reinterpret_cast<Weights8*>(weights));
+  const Grid grid{.x = (view.outputs + kTileOutputs - 1) / kTileOutputs, .threads = kRandomThreads};
+  auto* const tiles = reinterpret_cast<Weights8*>(weights);
+  if (spec.dtype == DType::kF16) {
+    device.template launch<&random_tiles<typename Device::Gpu, DType::kF16>>(grid, view, stack, tiles);
+  } else {
+    device.template launch<&random_tiles<typename Device::Gpu, DType::kBF16>>(grid, view, stack, tiles);
+  }
   device.synchronize();  // it reads the table
 }
 

@@ -7,7 +7,17 @@ namespace specdec {
 
 namespace {
 
-float round_to(DType type, float value) { return type == DType::kBF16 ? bf16_to_float(float_to_bf16(value)) : value; }
+float round_to(DType type, float value) {
+  switch (type) {
+    case DType::kF32:
+      return value;
+    case DType::kF16:
+      return f16_to_float(float_to_f16(value));
+    case DType::kBF16:
+      return bf16_to_float(float_to_bf16(value));
+  }
+  return value;
+}
 
 /// weights [out, in], rounded to `dtype`
 class ReferenceLinear final : public PackedLinear {

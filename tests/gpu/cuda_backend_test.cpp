@@ -24,16 +24,5 @@ TEST_F(CudaBackendTest, AttentionHasTheCpusBits) { battery::expect_attention_of_
 TEST_F(CudaBackendTest, AMovedSlotIsMovedInAllLayers) { battery::expect_moved_slots(*gpu_); }
 TEST_F(CudaBackendTest, StatisticsOfSlicesHaveTheCpusBits) { battery::expect_statistics_of_the_cpu(*gpu_); }
 
-TEST_F(CudaBackendTest, ProductsOnTensorCores) { battery::expect_products(*gpu_); }
-TEST_F(CudaBackendTest, RanksAddUpToTheSameBits) { battery::expect_ranks_add_up(*gpu_); }
-
-TEST_F(CudaBackendTest, ProductsInTheCpusOrderHaveItsBits) {
-  const std::unique_ptr<Backend> in_order = make_cuda_backend({.cpu_order = true});
-  battery::expect_products_of_the_cpu(*in_order, DType::kBF16);
-  battery::expect_products_of_the_cpu(*gpu_, DType::kF32);
-  battery::expect_products(*in_order);
-  battery::expect_ranks_add_up(*in_order);
-}
-
 }  // namespace
 }  // namespace specdec

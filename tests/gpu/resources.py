@@ -33,10 +33,23 @@ def kernels(log):
             entry = None
 
 
+TYPES = {"1": "fp16", "2": "bf16"}
+
+
 def name_of(symbol):
+    """The kernel and what it is made for: what TensorShape (tensor_shape.h) has beside a type, in its order."""
     text = subprocess.run(["c++filt", symbol], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"cuda::(\w+)<specdec::cuda::CudaGpu>", text) or re.search(r"4cuda\d+([a-z_]+)INS0_7CudaGpuE", symbol)
-    return found[1] if found else text.strip()
+    found = re.search(r"cuda::(\w+)<specdec::cuda::CudaGpu", text) or re.search(r"4cuda\d+([a-z_]+)INS0_7CudaGpuE", symbol)
+    if not found:
+        return text.strip()
+    name = found[1]
+    if kind := re.search(r"CudaGpu, (?:specdec::cuda::TensorShape\{)?\(specdec::DType\)(\d)(?:, ([^}]*)\})?", text):
+        name += f" {TYPES[kind[1]]}"
+        if kind[2]:
+            warps, tiles, columns, depth, *words = kind[2].split(", ")
+            flags = [n for n, word in zip(["shared", "packed", "evict_first", "vector"], words) if word == "true"]
+            name += f" {warps} warps, {tiles}x{columns}, {depth} ahead, {' '.join(flags)}"
+    return name
 
 
 def main():
@@ -55,9 +68,10 @@ def main():
                     for k in kernels(done.stderr)), key=lambda k: k["kernel"])
     if not found:
         sys.exit("resources.py: ptxas named no kernel")
-    print(f"{'kernel':<16} {'registers':>9} {'warps':>6} {'stack':>6} {'spilled':>8}   sm_{options.arch}")
+    width = max(len(k["kernel"]) for k in found)
+    print(f"{'kernel':<{width}} {'registers':>9} {'warps':>6} {'stack':>6} {'spilled':>8}   sm_{options.arch}")
     for k in found:
-        print(f"{k['kernel']:<16} {k['registers']:>9} {k['warps']:>6} {k['stack']:>6} {k['spilled']:>8}")
+        print(f"{k['kernel']:<{width}} {k['registers']:>9} {k['warps']:>6} {k['stack']:>6} {k['spilled']:>8}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"arch": options.arch, "kernels": found}, file, indent=1)

@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "backend/dtype.h"
 
 namespace specdec {
 
@@ -56,7 +59,39 @@ class EmulatedGpu {
     return value;
   }
 
-  /// mma.sync.m16n8k16 of bf16, fragments as the PTX manual lays them out; here in fp32, in order of k, which is not the hardware's order.
+  template <DType kType>
+  std::uint32_t round_pair(float lower, float upper) {
+    const auto round = kType == DType::kF16 ? float_to_f16 : float_to_bf16;
+    return round(lower) | static_cast<std::uint32_t>(round(upper)) << 16;
+  }
+
+  void load_weights(std::uint32_t (&to)[4], const std::byte* from) { std::memcpy(to, from, sizeof to); }
+
+  // Copies are done no sooner than they must be, so that one that was not awaited shows.
+  template <bool kEvictFirst>
+  void copy_weights(std::byte* to, const std::byte* from) {
+    copies_.push_back({to, from, 16, group_});
+  }
+  template <int kBytes>
+  void copy_or_zero(std::byte* to, const std::byte* from, bool is) {
+    copies_.push_back({to, is ? from : nullptr, kBytes, group_});
+  }
+  void end_of_copies() { ++group_; }
+  template <int kGroups>
+  void await_copies() {
+    while (!copies_.empty() && copies_.front().group < group_ - kGroups) {
+      const Copy& copy = copies_.front();
+      if (copy.from != nullptr) {
+        std::memcpy(copy.to, copy.from, copy.bytes);
+      } else {
+        std::memset(copy.to, 0, copy.bytes);
+      }
+      copies_.pop_front();
+    }
+  }
+
+  /// mma.sync.m16n8k16, fragments as the PTX manual lays them out; here in fp32, in order of k, which is not the hardware's order.
+  template <DType kType>
   void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     block_.fragments[thread_] = {a[0], a[1], a[2], a[3], b[0], b[1]};
     sync_warp();
@@ -69,7 +104,7 @@ class EmulatedGpu {
         // The lane and register that hold A[row][k] and B[k][column].
         const auto& of_a = block_.fragments[first_of_warp() + row % 8 * 4 + k % 8 / 2];
         const auto& of_b = block_.fragments[first_of_warp() + column * 4 + k % 8 / 2];
-        d[i] += half(of_a[row / 8 + k / 8 * 2], k % 2) * half(of_b[4 + k / 8], k % 2);
+        d[i] += half<kType>(of_a[row / 8 + k / 8 * 2], k % 2) * half<kType>(of_b[4 + k / 8], k % 2);
       }
     }
     sync_warp();
@@ -78,12 +113,23 @@ class EmulatedGpu {
  private:
   int first_of_warp() const { return thread_ / kWarp * kWarp; }
   void sync_warp() { block_.warps[thread_ / kWarp]->arrive_and_wait(); }
+  template <DType kType>
   static float half(std::uint32_t pair, int upper) {
-    return std::bit_cast<float>(upper == 1 ? pair & 0xffff0000U : pair << 16);
+    const auto bits = static_cast<std::uint16_t>(pair >> (16 * upper));
+    return kType == DType::kF16 ? f16_to_float(bits) : bf16_to_float(bits);
   }
+
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;  ///< null: zeros
+    std::size_t bytes;
+    int group;
+  };
 
   Block& block_;
   int thread_;
+  std::deque<Copy> copies_;
+  int group_ = 0;
 };
 
 /// Runs kernel(gpu) for every thread of a grid of blocks_x times blocks_y blocks.

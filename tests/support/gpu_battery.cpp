@@ -3,71 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <random>
 #include <span>
 #include <vector>
 
-#include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/isa.h"
-#include "parallel/tree.h"
+#include "tests/support/gpu_matrix.h"
 
 namespace specdec::battery {
-namespace {
-
-using Values = std::vector<float>;
-
-Values random_values(std::int64_t count, unsigned seed) {
-  Values values(static_cast<std::size_t>(count));
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  std::ranges::generate(values, [&] { return normal(engine); });
-  return values;
-}
-
-testing::AssertionResult same_bits(const Values& expected, const Values& found) {
-  for (std::size_t i = 0; i < expected.size() && i < found.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(expected[i]) != std::bit_cast<std::uint32_t>(found[i])) {
-      return testing::AssertionFailure() << "element " << i << ": expected " << expected[i] << ", found " << found[i];
-    }
-  }
-  return expected.size() == found.size() ? testing::AssertionSuccess() : testing::AssertionFailure() << "sizes differ";
-}
-
-/// Rows in the memory of a backend.
-class Matrix {
- public:
-  Matrix(Backend& backend, std::int64_t rows, std::int64_t cols)
-      : backend_(backend), memory_(backend.allocate(rows * cols * sizeof(float))), shape_{nullptr, rows, cols, cols} {}
-  Matrix(Backend& backend, std::int64_t rows, std::int64_t cols, const Values& values) : Matrix(backend, rows, cols) {
-    backend.upload(memory_->data(), std::as_bytes(std::span(values)).first(memory_->bytes()), {});
-    backend.synchronize({});
-  }
-  Rows rows() { return {memory_->floats(), shape_.rows, shape_.cols, shape_.stride}; }
-  float* data() { return memory_->floats(); }
-  Values values() {
-    Values out(static_cast<std::size_t>(shape_.rows * shape_.cols));
-    backend_.download(std::as_writable_bytes(std::span(out)), memory_->data(), {});
-    backend_.synchronize({});
-    return out;
-  }
-
- private:
-  Backend& backend_;
-  std::unique_ptr<Buffer> memory_;
-  Rows shape_;
-};
-
-/// The same operation on both: what the CPU finds is expected.
-void expect_alike(Backend& gpu, const std::function<Values(Backend&)>& operation, std::string_view what) {
-  CpuBackend cpu(detect_isa(), 1);
-  EXPECT_TRUE(same_bits(operation(cpu), operation(gpu))) << what;
-}
-
-}  // namespace
 
 void expect_norms_of_the_cpu(Backend& gpu) {
   for (const std::int64_t cols : {1, 15, 37, 64, 200, 4100}) {
@@ -248,114 +192,6 @@ void expect_statistics_of_the_cpu(Backend& gpu) {
     return all;
   };
   expect_alike(gpu, statistics, "slice_max and slice_sum");
-}
-
-namespace {
-
-/// Inputs [begin, end) of a matrix [outputs, stride]; slices are counted from there.
-LinearSpec spec_of(const Values& weights, std::int64_t outputs, std::int64_t stride, Range inputs,
-                   std::vector<Range> slices, DType dtype) {
-  return {.stacked = {{reinterpret_cast<const std::byte*>(weights.data() + inputs.begin), DType::kF32, outputs,
-                       inputs.size(), stride, 1}},
-          .slices = std::move(slices),
-          .dtype = dtype};
-}
-
-Values multiply(Backend& backend, const LinearSpec& spec, const Values& x, std::int64_t rows) {
-  const auto weight = backend.pack(spec);
-  Matrix in(backend, rows, weight->in_features(), x);
-  Matrix out(backend, rows, weight->out_features());
-  backend.matmul(*weight, in.rows(), out.rows(), {});
-  return out.values();
-}
-
-struct Product {
-  std::int64_t outputs;
-  std::int64_t inputs;
-  std::int64_t rows;
-  std::vector<Range> slices;
-};
-
-std::vector<Product> products() {
-  return {{16, 16, 1, {{0, 16}}},
-          {40, 50, 5, {{0, 50}}},
-          {150, 33, 6, {{0, 3}, {3, 3}, {3, 20}, {20, 33}}},
-          {33, 70, 9, {{0, 8}, {8, 9}, {9, 9}, {9, 40}, {40, 70}}},
-          {17, 600, 16, {{0, 600}}},
-          {48, 64, 20, {{0, 32}, {32, 64}}}};
-}
-
-float rounded(float value) { return bf16_to_float(float_to_bf16(value)); }
-
-}  // namespace
-
-void expect_products_of_the_cpu(Backend& gpu, DType dtype) {
-  for (const Product& p : products()) {
-    const Values weights = random_values(p.outputs * p.inputs, 50);
-    const Values x = random_values(p.rows * p.inputs, 51);
-    const LinearSpec spec = spec_of(weights, p.outputs, p.inputs, {0, p.inputs}, p.slices, dtype);
-    expect_alike(
-        gpu, [&](Backend& backend) { return multiply(backend, spec, x, p.rows); }, name_of(dtype));
-  }
-}
-
-void expect_products(Backend& gpu) {
-  for (const Product& p : products()) {
-    const Values weights = random_values(p.outputs * p.inputs, 1);
-    const Values x = random_values(p.rows * p.inputs, 2);
-    const LinearSpec spec = spec_of(weights, p.outputs, p.inputs, {0, p.inputs}, p.slices, DType::kBF16);
-    const Values y = multiply(gpu, spec, x, p.rows);
-    for (std::int64_t r = 0; r < p.rows; ++r) {
-      for (std::int64_t n = 0; n < p.outputs; ++n) {
-        double exact = 0;
-        double magnitude = 0;
-        for (std::int64_t k = 0; k < p.inputs; ++k) {
-          const double term = double{rounded(weights[n * p.inputs + k])} * double{rounded(x[r * p.inputs + k])};
-          exact += term;
-          magnitude += std::abs(term);
-        }
-        // Products of bf16 are exact in fp32; an addition rounds or, in some tensor cores, cuts off.
-        const double bound = 2 * static_cast<double>(p.inputs) * 0x1p-23 * magnitude;
-        EXPECT_NEAR(y[r * p.outputs + n], exact, bound) << p.inputs << " inputs, row " << r << ", output " << n;
-      }
-      const Values alone = multiply(gpu, spec, {x.begin() + r * p.inputs, x.end()}, 1);
-      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), y.begin() + r * p.outputs)) << "row " << r << " alone";
-    }
-  }
-}
-
-void expect_ranks_add_up(Backend& gpu) {
-  constexpr std::int64_t kOutputs = 24;
-  constexpr std::int64_t kRows = 3;
-  // Unequal slices, one of them empty and one of several leaves.
-  const std::vector<std::int64_t> ends = {32, 64, 64, 96, 700, 732, 764, 800};
-  const std::int64_t inputs = ends.back();
-  const Values weights = random_values(kOutputs * inputs, 5);
-  const Values x = random_values(kRows * inputs, 6);
-  const auto begin_of = [&](std::size_t slice) { return slice == 0 ? 0 : ends[slice - 1]; };
-  const auto product = [&](std::size_t first, std::size_t count) {
-    const Range mine{begin_of(first), ends[first + count - 1]};
-    std::vector<Range> slices;
-    for (std::size_t s = first; s < first + count; ++s) {
-      slices.push_back({begin_of(s) - mine.begin, ends[s] - mine.begin});
-    }
-    Values my_x;
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      my_x.insert(my_x.end(), x.begin() + r * inputs + mine.begin, x.begin() + r * inputs + mine.end);
-    }
-    return multiply(gpu, spec_of(weights, kOutputs, inputs, mine, std::move(slices), DType::kBF16), my_x, kRows);
-  };
-  const Values whole = product(0, ends.size());
-  for (const std::size_t ranks : {2U, 4U, 8U}) {
-    std::vector<Values> parts;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      parts.push_back(product(rank * ends.size() / ranks, ends.size() / ranks));
-    }
-    const std::vector<std::span<const float>> leaves(parts.begin(), parts.end());
-    Values sum(whole.size());
-    tree_sum(leaves, std::span(sum));
-    EXPECT_TRUE(same_bits(whole, sum)) << ranks << " ranks";
-  }
 }
 
 }  // namespace specdec::battery

@@ -14,12 +14,5 @@ void expect_rotations_of_the_cpu(Backend& gpu);
 void expect_attention_of_the_cpu(Backend& gpu);
 void expect_moved_slots(Backend& gpu);
 void expect_statistics_of_the_cpu(Backend& gpu);
-/// For a backend with `cpu_order` and a CPU that fuses multiply-adds; fp32 weights in any case.
-void expect_products_of_the_cpu(Backend& gpu, DType dtype);
-
-/// Products within a bound, each row by itself bit for bit.
-void expect_products(Backend& gpu);
-/// The sums of 2, 4 and 8 ranks, added in the canonical tree, are those of one, bit for bit.
-void expect_ranks_add_up(Backend& gpu);
 
 }  // namespace specdec::battery

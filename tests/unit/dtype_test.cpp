@@ -32,6 +32,31 @@ TEST(DType, Bf16RoundsToNearestEven) {
   EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::max()), 0x7f80U);
 }
 
+TEST(DType, EveryHalfRoundTrips) {
+  for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
+    const auto b = static_cast<std::uint16_t>(bits);
+    const float f = f16_to_float(b);
+    if (std::isnan(f)) {
+      EXPECT_TRUE(std::isnan(f16_to_float(float_to_f16(f))));
+    } else {
+      EXPECT_EQ(float_to_f16(f), b);
+    }
+  }
+}
+
+TEST(DType, HalvesRoundToNearestEven) {
+  for (std::uint16_t b = 0; b < 0x7bffU; ++b) {
+    // Between every two neighbours, subnormal ones too: the tie goes to the even one, and what is beside it to the nearest.
+    const float tie = (f16_to_float(b) + f16_to_float(b + 1)) / 2;
+    ASSERT_EQ(float_to_f16(tie), b % 2 == 0 ? b : b + 1) << b;
+    ASSERT_EQ(float_to_f16(std::nextafter(tie, 0.0F)), b) << b;
+    ASSERT_EQ(float_to_f16(std::nextafter(tie, 1e9F)), b + 1) << b;
+  }
+  EXPECT_EQ(float_to_f16(65519.996F), 0x7bffU);
+  EXPECT_EQ(float_to_f16(-65520.0F), 0xfc00U);
+  EXPECT_EQ(float_to_f16(std::numeric_limits<float>::max()), 0x7c00U);
+}
+
 TEST(DType, HalfKnownValues) {
   EXPECT_EQ(f16_to_float(0x3c00U), 1.0F);
   EXPECT_EQ(f16_to_float(0xc000U), -2.0F);

@@ -21,21 +21,23 @@ using ::specdec::testing::ReadLayer;
 using ::specdec::testing::same_bytes;
 
 TEST(GpuRandomWeights, TilesAreThoseOfTheHost) {
-  for (const RandomLayer& layer : random_layers(DType::kBF16)) {
-    EmulatedDevice device;
-    const ReadLayer read(layer.spec());
-    const TensorLayout packed(read.spec());
-    const TensorLayout layout(layer.spec(), Contents::kNone);
-    ASSERT_TRUE(layout.weights().empty());
-    ASSERT_EQ(layout.bytes(), packed.weights().size() * sizeof(std::uint16_t)) << layer.name;
-    const auto steps = copy_on(device, std::span(layout.steps()));
-    const auto weights = device.allocate(layout.bytes());
-    const TensorView view{.weights = reinterpret_cast<const Weights8*>(weights->data()),
-                          .step = reinterpret_cast<const Step*>(steps->data()),
-                          .steps = std::ssize(layout.steps()),
-                          .outputs = layout.outputs()};
-    make_random(device, layer.spec(), view, weights->data());
-    EXPECT_TRUE(same_bytes(weights->data(), packed.weights().data(), layout.bytes())) << layer.name;
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const RandomLayer& layer : random_layers(dtype)) {
+      EmulatedDevice device;
+      const ReadLayer read(layer.spec());
+      const TensorLayout packed(read.spec());
+      const TensorLayout layout(layer.spec(), Contents::kNone);
+      ASSERT_TRUE(layout.weights().empty());
+      ASSERT_EQ(layout.bytes(), packed.weights().size() * sizeof(std::uint16_t)) << layer.name;
+      const auto steps = copy_on(device, std::span(layout.order().steps()));
+      const auto weights = device.allocate(layout.bytes());
+      const TensorView view{.weights = reinterpret_cast<const Weights8*>(weights->data()),
+                            .step = reinterpret_cast<const Step*>(steps->data()),
+                            .steps = std::ssize(layout.order().steps()),
+                            .outputs = layout.outputs()};
+      make_random(device, layer.spec(), view, weights->data());
+      EXPECT_TRUE(same_bytes(weights->data(), packed.weights().data(), layout.bytes())) << layer.name;
+    }
   }
 }
 
@@ -68,9 +70,9 @@ TEST(GpuRandomWeights, PanelsAreThoseOfTheHost) {
 
 TEST(GpuRandomWeights, ABackendMultipliesWithThem) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    for (const bool cpu_order : {false, true}) {
+    for (const CudaProducts products : {CudaProducts::kTensor, CudaProducts::kCpuOrder}) {
       for (const RandomLayer& layer : random_layers(dtype)) {
-        EmulatedBackend backend(EmulatedDevice(), {.cpu_order = cpu_order});
+        EmulatedBackend backend(EmulatedDevice(), {.products = products});
         const ReadLayer read(layer.spec());
         const auto made = backend.pack(layer.spec());
         const auto copied = backend.pack(read.spec());

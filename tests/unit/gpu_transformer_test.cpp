@@ -104,7 +104,7 @@ TEST_P(GpuTransformer, HasTheCpusBitsInTheCpusOrder) {
     const auto replays = device.replays();
     const auto gpu = [&] {
       return std::make_unique<EmulatedBackend>(EmulatedDevice(device),
-                                               CudaOptions{.cpu_order = true, .graphs = graphs});
+                                               CudaOptions{.products = CudaProducts::kCpuOrder, .graphs = graphs});
     };
     EXPECT_EQ(logits_of(directory.path(), c.ranks, c.dtype, 3, gpu), expected) << "graphs: " << graphs;
     // Sums of several ranks go over the host, which no graph holds.

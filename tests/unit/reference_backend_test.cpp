@@ -52,6 +52,14 @@ TEST_F(ReferenceBackendTest, MatmulReadsTransposedWeights) {
   EXPECT_EQ(multiply({{view}, {{0, 2}}, DType::kF32}, {1, 10}, 1), (Floats{21, 43}));
 }
 
+TEST_F(ReferenceBackendTest, MatmulRoundsWeightsAndInputsToHalves) {
+  const Floats w = {1 + 0x1p-11F, 1 + 0x1.8p-10F};  // ties: to the even neighbour, down and up
+  const LinearSpec spec{{view_of(w, 2, 1)}, {{0, 1}}, DType::kF16};
+  EXPECT_EQ(multiply(spec, {1}, 1), (Floats{1, 1 + 0x1p-9F}));
+  EXPECT_EQ(multiply(spec, {65519}, 1)[0], 65504);
+  EXPECT_EQ(multiply(spec, {65520}, 1)[0], std::numeric_limits<float>::infinity());
+}
+
 TEST_F(ReferenceBackendTest, MatmulAddsSlicesInATree) {
   const Floats ones(4, 1.0F);
   const Floats v = {0x1p24F, 1, 1, -0x1p24F};

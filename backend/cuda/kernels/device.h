@@ -13,13 +13,23 @@
 ///     void sync();                       a barrier; memory of the block and of the grid is seen by all of the block after it
 ///     T shuffle(T value, int lane);      `value` of a lane of the same 32
 ///     std::byte* shared();               the block's memory, as large as the launch said
-///     void multiply_add(d, a, b);        of a warp: D += A B on tensor cores (mma.sync.m16n8k16, bf16 in, fp32 sums)
+///     std::uint32_t round_pair<type>(lower, upper);   two floats rounded to bf16 or fp16
+///     void multiply_add<type>(d, a, b);  of a warp: D += A B on tensor cores (mma.sync.m16n8k16, bf16 or fp16 in, fp32 sums)
+///     void load_weights(to, from);       16 bytes that are read once
+/// and copies of a thread's own, from memory to the block's, which are there once they have been awaited:
+///     void copy_weights<evict_first>(to, from);   16 bytes that are read once, and that the cache may forget first
+///     void copy_or_zero<bytes>(to, from, is);     zeros, and nothing is read, where `is` is false
+///     void end_of_copies();              of a group of them
+///     void await_copies<groups>();       all but the latest `groups` groups are there
 #if defined(__CUDACC__)
 #define SPECDEC_DEVICE __device__
+#define SPECDEC_PRAGMA(text) _Pragma(#text)
 #define SPECDEC_UNROLL _Pragma("unroll")
+#define SPECDEC_UNROLL_BY(count) SPECDEC_PRAGMA(unroll count)
 #else
 #define SPECDEC_DEVICE
 #define SPECDEC_UNROLL
+#define SPECDEC_UNROLL_BY(count)
 #endif
 
 namespace specdec::cuda {

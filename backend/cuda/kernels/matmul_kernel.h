@@ -59,7 +59,7 @@ SPECDEC_DEVICE void matmul(Gpu& gpu, PackedView weight, ConstRows x, Rows y) {
           sum = fused(*reinterpret_cast<const float*>(at), in[k], sum);
         }
       }
-      tree.add(sum, true);
+      tree.add(sum);
     }
     y.row(row)[output] = tree.total();
   }

@@ -46,7 +46,7 @@ SPECDEC_DEVICE void random_table(Gpu& gpu, RandomRows row, std::int64_t cols, st
 }
 
 /// TensorLayout's weights. One block a tile (x); a warp makes the lanes of every eighth step.
-template <class Gpu>
+template <class Gpu, DType kType>
 SPECDEC_DEVICE void random_tiles(Gpu& gpu, TensorView weight, RandomStack stack, Weights8* weights) {
   const int lane = gpu.thread() % kWarp;
   Weights8* const tile = weights + gpu.block_x() * weight.steps * kWarp;
@@ -55,14 +55,14 @@ SPECDEC_DEVICE void random_tiles(Gpu& gpu, TensorView weight, RandomStack stack,
     Weights8 made;
     for (int word = 0; word < 4; ++word) {
       const std::int64_t output = gpu.block_x() * kTileOutputs + word % 2 * 8 + lane / 4;
-      std::uint32_t pair = 0;
+      float pair[2] = {};
       for (int i = 0; i < 2; ++i) {
-        const std::int32_t input = word / 2 * 8 + lane % 4 * 2 + i;
+        const std::int32_t input = lane % 4 * 4 + word / 2 * 2 + i;
         if (output < weight.outputs && input < of.inputs) {
-          pair |= static_cast<std::uint32_t>(float_to_bf16(stack.at(output, of.first_input + input))) << (16 * i);
+          pair[i] = stack.at(output, of.first_input + input);
         }
       }
-      made.pair[word] = pair;
+      made.pair[word] = gpu.template round_pair<kType>(pair[0], pair[1]);
     }
     tile[step * kWarp + lane] = made;
   }

@@ -3,131 +3,221 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cuda/kernels/device.h"
-#include "backend/cuda/kernels/tree_sum.h"
+#include "backend/cuda/kernels/tensor_ring.h"
+#include "backend/cuda/kernels/tensor_shape.h"
 #include "backend/cuda/tensor_layout.h"
 #include "backend/dtype.h"
+#include "backend/elementary.h"
 #include "backend/tensor.h"
 
-/// The skinny product on tensor cores: 1 to 16 rows at a time, each weight read once for all of them.
+/// Products on tensor cores: up to 64 rows at a time, each weight read once for all of them.
 namespace specdec::cuda {
 
-/// What a lane loads at once.
-struct alignas(16) Weights8 {
-  std::uint32_t pair[4];
-};
-struct alignas(8) Inputs4 {
-  std::uint32_t pair[2];
-};
-
-/// A TensorLayout on the device.
-struct TensorView {
-  const Weights8* weights = nullptr;  ///< [tiles][steps][32]
-  const Step* step = nullptr;         ///< [steps]
-  const Leaf* leaf = nullptr;         ///< [leaves]
-  std::int64_t steps = 0;
-  std::int64_t leaves = 0;
-  std::int64_t outputs = 0;
-};
-
-inline constexpr int kTensorWarps = 8;
-inline constexpr int kTensorThreads = kTensorWarps * kWarp;
-/// Tiles of outputs that a warp works on side by side, so that inputs are read half as often.
-inline constexpr int kTensorTiles = 2;
-inline constexpr std::int64_t kTensorOutputs = kTensorTiles * kTileOutputs;
-/// Rows of a block: two columns of tiles of 8.
-inline constexpr std::int64_t kTensorRows = 16;
-inline constexpr int kTensorSums = static_cast<int>(kTensorOutputs * kTensorRows);
-inline constexpr std::size_t kTensorSharedBytes = std::size_t{kTensorWarps} * kTensorSums * sizeof(float);
-
-/// Inputs of up to 16 rows, rounded to bf16 in the order of the B operand: [blocks of 16 rows][steps][2][32 lanes]. One block of 64 threads a step
-/// (x) and block of rows (y).
-inline constexpr int kPackThreads = 2 * kWarp;
-
-template <class Gpu>
-SPECDEC_DEVICE void pack_inputs(Gpu& gpu, TensorView weight, ConstRows x, Inputs4* packed) {
+/// Inputs as the B operand takes them, rounded to the type of the weights: for slices that are no multiples of 16 long, and for many rows. One block of
+/// one warp for each step (x), column of 8 rows and block of `columns` of them (y).
+template <class Gpu, DType kType>
+SPECDEC_DEVICE void pack_inputs(Gpu& gpu, TensorView weight, ConstRows x, std::int32_t columns, Inputs4* packed) {
   const Step step = weight.step[gpu.block_x()];
-  const int lane = gpu.thread() % kWarp;
-  const std::int64_t row = gpu.block_y() * kTensorRows + gpu.thread() / kWarp * 8 + lane / 4;
+  const int lane = gpu.thread();
+  const std::int64_t row = gpu.block_y() * 8 + lane / 4;
   Inputs4 inputs;
   for (int word = 0; word < 2; ++word) {
-    std::uint32_t pair = 0;
+    float pair[2];
     for (int i = 0; i < 2; ++i) {
-      const int input = word * 8 + lane % 4 * 2 + i;
-      const bool is = row < x.rows && input < step.inputs;
-      const float value = is ? x.row(row)[step.first_input + input] : 0.0F;
-      pair |= static_cast<std::uint32_t>(float_to_bf16(value)) << (16 * i);
+      const int input = lane % 4 * 4 + word * 2 + i;
+      pair[i] = row < x.rows && input < step.inputs ? x.row(row)[step.first_input + input] : 0.0F;
     }
-    inputs.pair[word] = pair;
+    inputs.pair[word] = gpu.template round_pair<kType>(pair[0], pair[1]);
   }
-  packed[(gpu.block_y() * weight.steps + gpu.block_x()) * kPackThreads + gpu.thread()] = inputs;
+  const std::int64_t block = gpu.block_y() / columns;
+  packed[((block * weight.steps + gpu.block_x()) * columns + gpu.block_y() % columns) * kWarp + lane] = inputs;
 }
 
-/// y = x w^T. Blocks: kTensorOutputs outputs (x), kTensorRows rows (y), kTensorThreads threads; kTensorSharedBytes of memory. Leaf l is warp l mod 8's.
-template <class Gpu>
-SPECDEC_DEVICE void tensor_matmul(Gpu& gpu, TensorView weight, const Inputs4* inputs, Rows y) {
-  constexpr int kElements = kTensorSums / kTensorThreads;  // of a thread, when sums meet
-  auto* sums = reinterpret_cast<float*>(gpu.shared());     // [warps][outputs][rows]
+/// A lane's share of the sums of a part's leaves, added up in the tree's order.
+template <class Gpu, TensorShape kShape>
+class PartSums {
+ public:
+  /// `stack`: the lane's first place in the warp's memory for sums that wait.
+  SPECDEC_DEVICE PartSums(const Leaf* leaf, int leaves, float* stack) : leaf_(leaf), leaves_(leaves), stack_(stack) {
+    begin();
+  }
+
+  SPECDEC_DEVICE void step(Gpu& gpu, const Operands<kShape>& in) {
+    SPECDEC_UNROLL
+    for (int t = 0; t < kShape.tiles; ++t) {
+      SPECDEC_UNROLL
+      for (int c = 0; c < kShape.columns; ++c) {
+        if constexpr (kShape.vector) {
+          multiply_add(sum_[t][c], in.weights[t], in.inputs[c]);
+        } else {
+          gpu.template multiply_add<kShape.type>(sum_[t][c], in.weights[t], in.inputs[c]);
+        }
+      }
+    }
+    if (--left_ == 0) {
+      end();
+      begin();
+    }
+  }
+
+  /// [4 tiles columns] of the lane, kWarp apart.
+  SPECDEC_DEVICE void store(float* to) const {
+    each([&](int i, const float& sum) { to[i * kWarp] = sum; });
+  }
+
+ private:
+  SPECDEC_DEVICE void begin() {
+    while (leaves_ > 0) {
+      left_ = leaf_->steps;
+      const float zero = left_ == 0 ? -0.0F : 0.0F;
+      each([&](int, float& sum) { sum = zero; });
+      if (left_ > 0) {
+        return;
+      }
+      end();
+    }
+  }
+  SPECDEC_DEVICE void end() {
+    for (int merge = leaf_->merges; merge > 0; --merge) {
+      stack_ -= kShape.sums();
+      each([&](int i, float& sum) { sum = stack_[i * kWarp] + sum; });
+    }
+    ++leaf_;
+    if (--leaves_ > 0) {
+      each([&](int i, const float& sum) { stack_[i * kWarp] = sum; });
+      stack_ += kShape.sums();
+    }
+  }
+
+  /// Two outputs of four inputs of one row: the even and the odd inputs' sums of each output.
+  SPECDEC_DEVICE static void multiply_add(float (&sum)[4], const std::uint32_t (&weights)[4],
+                                          const std::uint32_t (&inputs)[2]) {
+    SPECDEC_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      float& to = sum[i / 2 % 2 * 2 + i % 2];
+      to = elementary::fused(widened(weights[i / 2], i % 2), widened(inputs[i / 4], i % 2), to);
+    }
+  }
+  SPECDEC_DEVICE static float widened(std::uint32_t pair, int upper) {
+    if constexpr (kShape.type == DType::kF16) {
+      return f16_to_float(static_cast<std::uint16_t>(pair >> (16 * upper)));
+    }
+    return std::bit_cast<float>(upper == 1 ? pair & 0xffff0000U : pair << 16);
+  }
+
+  template <typename Do>
+  SPECDEC_DEVICE void each(const Do& act) {
+    SPECDEC_UNROLL
+    for (int i = 0; i < kShape.sums() / kWarp; ++i) {
+      act(i, sum_[i / 4 / kShape.columns][i / 4 % kShape.columns][i % 4]);
+    }
+  }
+  template <typename Do>
+  SPECDEC_DEVICE void each(const Do& act) const {
+    SPECDEC_UNROLL
+    for (int i = 0; i < kShape.sums() / kWarp; ++i) {
+      act(i, sum_[i / 4 / kShape.columns][i / 4 % kShape.columns][i % 4]);
+    }
+  }
+
+  float sum_[kShape.tiles][kShape.columns][4];
+  const Leaf* leaf_;
+  int leaves_;
+  int left_ = 0;  // steps of the leaf
+  float* stack_;
+};
+
+/// The sums of a warp: its part of the inputs, for all outputs and rows of the block. `memory`: the warp's.
+template <class Gpu, TensorShape kShape>
+SPECDEC_DEVICE void add_part(Gpu& gpu, const OperandSource<kShape>& from, const Part& part, const Leaf* leaf,
+                             std::byte* memory, float* stack, int lane) {
+  using Ring = std::conditional_t<kShape.shared, SharedRing<Gpu, kShape>, RegisterRing<Gpu, kShape>>;
+  // Registers have no address: their slots are numbered when this is compiled.
+  [[maybe_unused]] constexpr int kUnrolled = kShape.shared ? 1 : kShape.depth;
+  Ring ring(memory, lane);
+  SPECDEC_UNROLL_BY(kUnrolled)
+  for (int slot = 0; slot < kShape.depth; ++slot) {
+    if (slot < part.steps) {
+      ring.fill(gpu, slot, from, part.first_step + slot);
+    }
+    ring.filled(gpu);
+  }
+  PartSums<Gpu, kShape> sums(leaf + part.first_leaf, part.leaves, stack + lane);
+  for (int first = 0; first < part.steps; first += kShape.depth) {
+    SPECDEC_UNROLL_BY(kUnrolled)
+    for (int slot = 0; slot < kShape.depth; ++slot) {
+      const int at = first + slot;
+      if (at < part.steps) {
+        Operands<kShape> operands;
+        ring.take(gpu, slot, operands);
+        sums.step(gpu, operands);
+        if (at + kShape.depth < part.steps) {
+          ring.fill(gpu, slot, from, part.first_step + at + kShape.depth);
+        }
+        ring.filled(gpu);
+      }
+    }
+  }
+  sums.store(reinterpret_cast<float*>(memory) + lane);
+}
+
+/// y = x w^T. Blocks: kShape.rows() rows (x), kShape.outputs() outputs (y), kShape.threads() threads; kShape.shared_bytes() of memory for the stack of the
+/// layout's cut. Part p of the sums is warp p's.
+template <class Gpu, TensorShape kShape>
+SPECDEC_DEVICE void tensor_matmul(Gpu& gpu, TensorView weight, TensorInputs in, Rows y) {
   const int lane = gpu.thread() % kWarp;
   const int warp = gpu.thread() / kWarp;
-  const std::int64_t first_row = gpu.block_y() * kTensorRows;
-  const std::int64_t tiles = (weight.outputs + kTileOutputs - 1) / kTileOutputs;
-  const std::int64_t first_tile = gpu.block_x() * kTensorTiles;
-  const int columns = y.rows - first_row > 8 ? 2 : 1;
-  inputs += gpu.block_y() * weight.steps * kPackThreads + lane;
-
-  TreeSum tree[kElements];
-  for (std::int64_t round = 0; round < weight.leaves; round += kTensorWarps) {
-    if (round + warp < weight.leaves) {
-      const Leaf leaf = weight.leaf[round + warp];
-      float sum[kTensorTiles][2][4] = {};
-      for (std::int64_t s = leaf.first_step; s < leaf.first_step + leaf.steps; ++s) {
-        Inputs4 in[2] = {};
-        for (int c = 0; c < columns; ++c) {
-          in[c] = inputs[s * kPackThreads + c * kWarp];
-        }
-        SPECDEC_UNROLL
-        for (int t = 0; t < kTensorTiles; ++t) {
-          // A last odd tile is worked on twice, and stored once.
-          const std::int64_t tile = first_tile + t < tiles ? first_tile + t : first_tile;
-          const Weights8 w = weight.weights[(tile * weight.steps + s) * kWarp + lane];
-          gpu.multiply_add(sum[t][0], w.pair, in[0].pair);
-          if (columns == 2) {
-            gpu.multiply_add(sum[t][1], w.pair, in[1].pair);
-          }
-        }
-      }
-      SPECDEC_UNROLL
-      for (int t = 0; t < kTensorTiles; ++t) {
-        SPECDEC_UNROLL
-        for (int c = 0; c < 2; ++c) {
-          SPECDEC_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const std::int64_t output = t * kTileOutputs + lane / 4 + i / 2 * 8;
-            const std::int64_t row = c * 8 + lane % 4 * 2 + i % 2;
-            sums[warp * kTensorSums + output * kTensorRows + row] = leaf.steps == 0 ? -0.0F : sum[t][c][i];
-          }
-        }
-      }
-    }
-    gpu.sync();
-    for (int w = 0; w < kTensorWarps && round + w < weight.leaves; ++w) {
-      const bool last = weight.leaf[round + w].last_of_slice != 0;
-      SPECDEC_UNROLL
-      for (int e = 0; e < kElements; ++e) {
-        tree[e].add(sums[w * kTensorSums + e * kTensorThreads + gpu.thread()], last);
-      }
-    }
-    gpu.sync();
+  const std::int64_t first_row = gpu.block_x() * kShape.rows();
+  const std::int64_t first_tile = gpu.block_y() * kShape.tiles;
+  const auto sums_of = [&](int part) { return reinterpret_cast<float*>(gpu.shared() + part * kShape.warp_bytes()); };
+  if (warp < weight.parts) {
+    auto* const stacks = reinterpret_cast<float*>(gpu.shared() + kShape.warps * kShape.warp_bytes());
+    const OperandSource<kShape> from(weight, in, first_row, first_tile, lane);
+    add_part<Gpu, kShape>(gpu, from, weight.part[warp], weight.leaf, gpu.shared() + warp * kShape.warp_bytes(),
+                          stacks + warp * weight.stack * kShape.sums(), lane);
   }
-  SPECDEC_UNROLL
-  for (int e = 0; e < kElements; ++e) {
-    const int at = e * kTensorThreads + gpu.thread();
-    const std::int64_t output = first_tile * kTileOutputs + at / kTensorRows;
-    const std::int64_t row = first_row + at % kTensorRows;
-    if (output < weight.outputs && row < y.rows) {
-      y.row(row)[output] = tree[e].total();
+  gpu.sync();
+  for (int i = gpu.thread(); i < kShape.sums(); i += kShape.threads()) {
+    int waiting = 0;
+    for (int part = 0; part < weight.parts; ++part) {
+      float sum = sums_of(part)[i];
+      for (int merge = weight.part[part].merges; merge > 0; --merge) {
+        sum = sums_of(--waiting)[i] + sum;
+      }
+      // No more sums wait than parts have been read: their places are free.
+      sums_of(waiting++)[i] = sum;
+    }
+    if constexpr (!kShape.vector) {
+      const int of_lane = i % kWarp;
+      const int column = i / (kWarp * 4) % kShape.columns;
+      const int tile = i / (kWarp * 4) / kShape.columns;
+      const std::int64_t output = (first_tile + tile) * kTileOutputs + of_lane / 4 + i / (kWarp * 2) % 2 * 8;
+      const std::int64_t row = first_row + column * 8 + of_lane % 4 * 2 + i / kWarp % 2;
+      if (output < weight.outputs && row < y.rows) {
+        y.row(row)[output] = sums_of(0)[i];
+      }
+    }
+  }
+  if constexpr (kShape.vector) {
+    gpu.sync();
+    for (int i = gpu.thread(); i < kShape.outputs() * kShape.columns; i += kShape.threads()) {
+      const int of_tile = i % static_cast<int>(kTileOutputs);
+      const int column = i / static_cast<int>(kTileOutputs) % kShape.columns;
+      const int tile = i / static_cast<int>(kTileOutputs) / kShape.columns;
+      const float* const sums =
+          sums_of(0) + ((tile * kShape.columns + column) * 4 + of_tile / 8 * 2) * kWarp + of_tile % 8 * 4;
+      float sum = 0;
+      SPECDEC_UNROLL
+      for (int lane_of_output = 0; lane_of_output < 4; ++lane_of_output) {
+        sum = sum + (sums[lane_of_output] + sums[kWarp + lane_of_output]);
+      }
+      const std::int64_t output = (first_tile + tile) * kTileOutputs + of_tile;
+      if (output < weight.outputs && first_row + column < y.rows) {
+        y.row(first_row + column)[output] = sum;
+      }
     }
   }
 }

@@ -1,0 +1,29 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "backend/cuda/cuda_backend.h"
+#include "tests/support/product_battery.h"
+
+/// On a real GPU what the unit tests find on an emulated one (tests/unit/gpu_products_test.cpp).
+namespace specdec {
+namespace {
+
+TEST(CudaProductsTest, OfBf16) { battery::expect_products(*make_cuda_backend({}), DType::kBF16); }
+TEST(CudaProductsTest, OfFp16) { battery::expect_products(*make_cuda_backend({}), DType::kF16); }
+TEST(CudaProductsTest, OfManyOutputs) {
+  battery::expect_wide_products(*make_cuda_backend({}), DType::kBF16);
+  battery::expect_wide_products(*make_cuda_backend({}), DType::kF16);
+}
+TEST(CudaProductsTest, RanksAddUpToTheSameBits) { battery::expect_ranks_add_up(*make_cuda_backend({})); }
+
+TEST(CudaProductsTest, InTheCpusOrderHaveItsBits) {
+  const std::unique_ptr<Backend> in_order = make_cuda_backend({.products = CudaProducts::kCpuOrder});
+  battery::expect_products_of_the_cpu(*in_order, DType::kBF16);
+  battery::expect_products_of_the_cpu(*in_order, DType::kF32);
+  battery::expect_products(*in_order, DType::kBF16);
+  battery::expect_ranks_add_up(*in_order);
+}
+
+}  // namespace
+}  // namespace specdec

@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/isa.h"
+#include "backend/cuda/kernels/tensor_matmul_kernel.h"
+#include "backend/cuda/tensor_choice.h"
+#include "backend/cuda/tensor_layout.h"
+#include "tests/support/emulated_device.h"
+#include "tests/support/gpu_matrix.h"
+#include "tests/support/product_battery.h"
+
+/// Products on an emulated GPU: every bit but those of tensor cores' own order of addition, which are tests/gpu's.
+namespace specdec {
+namespace {
+
+using battery::random_values;
+using battery::Values;
+using cuda::TensorShape;
+
+class GpuProductsTest : public testing::Test {
+ protected:
+  EmulatedBackend gpu_{EmulatedDevice(), {}};
+};
+
+TEST_F(GpuProductsTest, OfBf16) { battery::expect_products(gpu_, DType::kBF16); }
+TEST_F(GpuProductsTest, OfFp16) { battery::expect_products(gpu_, DType::kF16); }
+TEST_F(GpuProductsTest, RanksAddUpToTheSameBits) { battery::expect_ranks_add_up(gpu_); }
+
+TEST_F(GpuProductsTest, InTheCpusOrderHaveItsBits) {
+  if (detect_isa() == Isa::kScalar) {
+    GTEST_SKIP() << "this CPU does not fuse multiply-adds";
+  }
+  EmulatedBackend in_order(EmulatedDevice(), {.products = CudaProducts::kCpuOrder});
+  battery::expect_products_of_the_cpu(in_order, DType::kBF16);
+  battery::expect_products_of_the_cpu(gpu_, DType::kF32);
+  battery::expect_products(in_order, DType::kBF16);
+  battery::expect_ranks_add_up(in_order);
+}
+
+struct Product {
+  std::int64_t outputs;
+  std::int64_t rows;
+  std::vector<Range> slices;
+  std::int64_t inputs() const { return slices.back().end; }
+};
+
+struct Matrices {
+  explicit Matrices(const Product& p, DType dtype)
+      : weights(random_values(p.outputs * p.inputs(), 1)),
+        x(random_values(p.rows * p.inputs(), 2)),
+        layout({.stacked = {{reinterpret_cast<const std::byte*>(weights.data()), DType::kF32, p.outputs, p.inputs(),
+                             p.inputs(), 1}},
+                .slices = p.slices,
+                .dtype = dtype}) {}
+  Values weights;
+  Values x;
+  cuda::TensorLayout layout;
+};
+
+template <TensorShape kShape>
+Values run(const Product& p, Matrices& m) {
+  EmulatedDevice device;
+  const cuda::TensorTables<EmulatedDevice> tables(device, m.layout.order(), kShape.warps);
+  const cuda::TensorView view = tables.view(reinterpret_cast<const std::byte*>(m.layout.weights().data()), p.outputs);
+  const ConstRows x{m.x.data(), p.rows, p.inputs(), p.inputs()};
+  Values y(static_cast<std::size_t>(p.rows * p.outputs));
+  const std::int64_t blocks = (p.rows + kShape.rows() - 1) / kShape.rows();
+  std::vector<cuda::Inputs4> packed(static_cast<std::size_t>(blocks * kShape.columns * view.steps * cuda::kWarp));
+  device.launch<&cuda::pack_inputs<EmulatedGpu, kShape.type>>(
+      {.x = view.steps, .y = blocks * kShape.columns, .threads = cuda::kWarp}, view, x, std::int32_t{kShape.columns},
+      packed.data());
+  device.launch<&cuda::tensor_matmul<EmulatedGpu, kShape>>({.x = blocks,
+                                                            .y = (p.outputs + kShape.outputs() - 1) / kShape.outputs(),
+                                                            .threads = kShape.threads(),
+                                                            .shared_bytes = kShape.shared_bytes(view.stack)},
+                                                           view, cuda::TensorInputs{x, packed.data()},
+                                                           Rows{y.data(), p.rows, p.outputs, p.outputs});
+  return y;
+}
+
+/// A slice of one leaf, an empty one, one of two leaves of unequal length.
+const Product kProduct{.outputs = 40, .rows = 11, .slices = {{0, 64}, {64, 64}, {64, 336}, {336, 352}}};
+
+/// The order that docs/gpu.md writes down, once more and in plain words; the emulated tensor cores add in the order of their own k.
+float in_order(const float* w, const float* x, const std::vector<Range>& slices) {
+  const auto half = [](float value) { return bf16_to_float(float_to_bf16(value)); };
+  const auto meet = [](Values level) {
+    while (level.size() > 1) {
+      Values above;
+      for (std::size_t i = 0; i < level.size(); i += 2) {
+        above.push_back(i + 1 < level.size() ? level[i] + level[i + 1] : level[i]);
+      }
+      level = above;
+    }
+    return level.front();
+  };
+  Values sums;
+  for (const Range& slice : slices) {
+    const std::int64_t steps = (slice.size() + 15) / 16;
+    std::int64_t leaves = 1;
+    while (leaves < 32 && steps > 16 * leaves) {
+      leaves *= 2;
+    }
+    Values of_slice;
+    for (std::int64_t leaf = 0; leaf < leaves; ++leaf) {
+      float sum = slice.empty() ? -0.0F : 0.0F;
+      for (std::int64_t step = steps * leaf / leaves; step < steps * (leaf + 1) / leaves; ++step) {
+        for (const int input : {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15}) {
+          const std::int64_t k = slice.begin + step * 16 + input;
+          sum += k < slice.end ? half(w[k]) * half(x[k]) : 0.0F;
+        }
+      }
+      of_slice.push_back(sum);
+    }
+    sums.push_back(meet(of_slice));
+  }
+  return meet(sums);
+}
+
+TEST(TensorMatmul, AddsInTheOrderThatIsWrittenDown) {
+  std::vector<Range> many;  // more leaves than warps, so that sums wait in turn
+  for (std::int64_t i = 0; i < 11; ++i) {
+    many.push_back({i * 272, (i + 1) * 272});
+  }
+  for (const Product& p : {kProduct, Product{16, 2, many}, Product{17, 3, {{0, 5}, {5, 5}, {5, 600}}}}) {
+    Matrices m(p, DType::kBF16);
+    Values expected;
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      for (std::int64_t n = 0; n < p.outputs; ++n) {
+        expected.push_back(in_order(m.weights.data() + n * p.inputs(), m.x.data() + r * p.inputs(), p.slices));
+      }
+    }
+    EXPECT_TRUE(battery::same_bits(expected, run<{.warps = 4, .packed = true}>(p, m))) << p.inputs();
+  }
+}
+
+TEST(TensorMatmul, EveryShapeHasTheSameBits) {
+  Matrices m(kProduct, DType::kBF16);
+  const Values expected = run<{.warps = 1, .packed = true}>(kProduct, m);
+  const auto expect_same = [&]<TensorShape kShape>(std::integral_constant<TensorShape, kShape>) {
+    EXPECT_TRUE(battery::same_bits(expected, run<kShape>(kProduct, m)))
+        << kShape.warps << " warps, " << kShape.tiles << " tiles, " << kShape.columns << " columns, " << kShape.depth
+        << " steps ahead, shared " << kShape.shared << ", packed " << kShape.packed;
+  };
+  expect_same(std::integral_constant<TensorShape, TensorShape{}>());
+  expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 16, .depth = 3, .evict_first = true}>());
+  expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 5, .tiles = 2, .depth = 1}>());
+  expect_same(std::integral_constant<TensorShape, TensorShape{.tiles = 4, .columns = 2, .depth = 4}>());
+  expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 2, .columns = 8, .depth = 2, .packed = true}>());
+  expect_same(std::integral_constant<TensorShape, TensorShape{.columns = 2, .shared = false}>());
+  expect_same(
+      std::integral_constant<TensorShape, TensorShape{.tiles = 2, .depth = 5, .shared = false, .packed = true}>());
+}
+
+TEST(TensorMatmul, HalvesRoundAsDocumented) {
+  // 65519 rounds to the largest half, 65520 to infinity; 2^-25 to zero, and a little more to the smallest half.
+  const Product p{.outputs = 16, .rows = 4, .slices = {{0, 16}}};
+  Matrices m(p, DType::kF16);
+  Values weights(16 * 16, 0.0F);
+  weights[0] = 1;
+  m.layout =
+      cuda::TensorLayout({.stacked = {{reinterpret_cast<const std::byte*>(weights.data()), DType::kF32, 16, 16, 16, 1}},
+                          .slices = p.slices,
+                          .dtype = DType::kF16});
+  m.x.assign(4 * 16, 0.0F);
+  m.x[0] = 65519;
+  m.x[16] = -65520;
+  m.x[32] = 0x1p-25F;
+  m.x[48] = 0x1.002p-25F;
+  const Values y = run<{.type = DType::kF16}>(p, m);
+  EXPECT_EQ(y[0], 65504);
+  EXPECT_EQ(y[16], -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(y[32], 0);
+  EXPECT_EQ(y[48], 0x1p-24F);
+}
+
+}  // namespace
+}  // namespace specdec
