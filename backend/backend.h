@@ -132,6 +132,9 @@ struct SliceSum {
   float sum = 0;
 };
 
+class RowSampler;
+struct SamplingParams;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -217,6 +220,9 @@ class Backend {
   /// With z = logits / temperature; out as above.
   virtual void slice_sum(ConstRows logits, float temperature, std::span<const Range> slices, std::span<SliceSum> out,
                          Stream stream) = 0;
+
+  /// Sampling from rows in this backend's memory (backend/row_sampler.h). The default is for backends whose memory is the host's.
+  virtual std::unique_ptr<RowSampler> make_row_sampler(const SamplingParams& params);
 };
 
 }  // namespace specdec

@@ -4,8 +4,8 @@
 #include <array>
 #include <limits>
 
-#include "backend/elementary.h"
 #include "backend/error.h"
+#include "backend/slice_sums.h"
 
 namespace specdec {
 namespace {
@@ -20,25 +20,6 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 template <typename T>
 std::span<std::byte> writable_bytes_of(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
-}
-
-/// Statistics of two neighbouring runs of slices. An empty run leaves the other one's bits alone.
-SliceSum combine(const SliceSum& a, const SliceSum& b) {
-  if (a.sum == 0.0F || b.sum == 0.0F) {
-    return a.sum == 0.0F ? b : a;
-  }
-  const float max = std::max(a.max, b.max);
-  return {max, a.sum * elementary::exp(a.max - max) + b.sum * elementary::exp(b.max - max)};
-}
-
-/// The fixed binary tree over all canonical slices, neighbours first.
-RowSum combine_all(std::array<SliceSum, kCanonicalSlices> slices) {
-  for (int width = 1; width < kCanonicalSlices; width *= 2) {
-    for (int s = 0; s < kCanonicalSlices; s += 2 * width) {
-      slices[s] = combine(slices[s], slices[s + width]);
-    }
-  }
-  return {slices[0].max, slices[0].sum};
 }
 
 }  // namespace
@@ -112,7 +93,8 @@ void ParallelHead::sums(ConstRows logits, float temperature, std::span<const std
         entry_z[r] = theirs[share].max;
       }
     }
-    out[r] = combine_all(slices);
+    const SliceSum all = combine_in_tree(slices.data(), kCanonicalSlices);
+    out[r] = {all.max, all.sum};
   }
 }
 

@@ -40,6 +40,9 @@ class ParallelHead {
   /// Whole rows on rank 0: out [rows * vocabulary], in host memory; empty on the other ranks.
   void gather_rows(ConstRows logits, std::span<float> out, Stream stream);
 
+  Backend& backend() { return backend_; }
+  /// Of this rank's logits, as backends take them.
+  std::span<const Range> slices() const { return slices_; }
   std::int64_t vocabulary() const { return plan_.shape().vocabulary; }
   std::int64_t local_vocabulary() const { return plan_.vocabulary().size(); }
   std::size_t bytes() const { return weight_->bytes(); }

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "backend/dtype.h"
+#include "backend/sampler.h"
 #include "models/config.h"
 #include "models/random_tensors.h"
 #include "runtime/interconnect_choice.h"
-#include "runtime/sampler.h"
 
 namespace specdec {
 

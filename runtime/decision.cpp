@@ -8,7 +8,11 @@ namespace specdec {
 
 Decision::Decision(ParallelHead& head, bool is_root, const SamplingParams& sampling, const Verifier& verifier,
                    std::uint64_t seed)
-    : head_(head), is_root_(is_root), params_(sampling), sampler_(sampling), verifier_(verifier), seed_(seed) {}
+    : head_(head), is_root_(is_root), params_(sampling), sampler_(sampling), verifier_(verifier), seed_(seed) {
+  if (!head.backend().on_host() && head.local_vocabulary() == head.vocabulary() && verifier.resamples_residual()) {
+    in_place_.emplace(head.backend(), sampling);
+  }
+}
 
 Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft) {
   tokens_.clear();
@@ -19,6 +23,9 @@ Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t posi
   draw_uniforms(round, position);
   if (params_.greedy()) {
     return decide_greedy(logits, round);
+  }
+  if (in_place_.has_value()) {
+    return decide_in_place(logits, round, position, draft);
   }
   if (!params_.truncates() && verifier_.needs() == VerifierNeeds::kDraftedEntries) {
     return decide_by_sums(logits, round, position, draft);
@@ -100,12 +107,44 @@ Verdict Decision::decide_by_rows(ConstRows logits, const Round& round, std::int6
   return verdict;
 }
 
+Verdict Decision::decide_in_place(ConstRows logits, const Round& round, std::int64_t position,
+                                  const DraftBlock& draft) {
+  records_.assign(round.rows.size(), RowRecord{});
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    records_[i].uniform = next_uniform(round, position, static_cast<std::int64_t>(i));
+    records_[i].asked = i < tokens_.size() ? tokens_[i] : -1;
+  }
+  in_place_->sample(logits, head_.slices(), draft, records_, Stream{});
+  std::size_t accepted = 0;
+  for (; accepted < tokens_.size(); ++accepted) {
+    require_sound(records_[accepted]);
+    entries_.push_back({.p = records_[accepted].entry, .q = round.rows[accepted + 1].q});
+    if (static_cast<std::size_t>(accept()) == accepted) {
+      break;
+    }
+  }
+  require_sound(records_[accepted]);
+  Verdict verdict = summarise(static_cast<std::int64_t>(accepted), round.drafted());
+  verdict.next = records_[accepted].token;
+  check(verdict.next >= 0, "a token is drawn from weights of which one is positive");
+  return verdict;
+}
+
 std::span<const float> Decision::dense_rows(const DraftBlock& draft) {
   if (!draft.q_rows.empty()) {
     return draft.q_rows;
   }
   const auto vocabulary = static_cast<std::size_t>(head_.vocabulary());
   q_rows_.assign(tokens_.size() * vocabulary, 0.0F);
+  if (draft.q_in_place.rows > 0) {
+    Backend& backend = head_.backend();
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      const auto* row = reinterpret_cast<const std::byte*>(draft.q_in_place.row(static_cast<std::int64_t>(i)));
+      backend.download(std::as_writable_bytes(std::span(q_rows_).subspan(i * vocabulary, vocabulary)), row, Stream{});
+    }
+    backend.synchronize(Stream{});
+    return q_rows_;
+  }
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     q_rows_[i * vocabulary + static_cast<std::size_t>(tokens_[i])] = 1.0F;
   }
@@ -139,7 +178,11 @@ Token Decision::draw_next(std::int64_t accepted, std::span<const float> p, const
   }
   weights_.resize(p.size());
   verifier_.next_weights(accepted, p, q, weights_);
-  return draw(weights_, uniform(key(round, position + 1 + accepted, Purpose::kResample)));
+  return draw(weights_, next_uniform(round, position, accepted));
+}
+
+double Decision::next_uniform(const Round& round, std::int64_t position, std::int64_t accepted) const {
+  return uniform(key(round, position + 1 + accepted, Purpose::kResample));
 }
 
 void Decision::draw_uniforms(const Round& round, std::int64_t position) {

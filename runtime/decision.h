@@ -1,13 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "backend/sampler.h"
 #include "parallel/head.h"
 #include "runtime/drafter.h"
 #include "runtime/philox.h"
 #include "runtime/round.h"
-#include "runtime/sampler.h"
+#include "runtime/rows_in_place.h"
 #include "runtime/verifier.h"
 
 namespace specdec {
@@ -26,6 +28,7 @@ struct Verdict {
 ///   greedy                      (max, argmax) per vocabulary slice;
 ///   temperature alone           (max, sum of exp) per slice and the drafted tokens' logits, then the one row that is resampled;
 ///   top-k, top-p, or a verifier that needs all rows: whole rows, to rank 0.
+/// Where one rank has whole rows in memory that is not the host's, nothing travels but a record of each row (RowsInPlace).
 /// Every rank of the target group calls decide() with its own shard of the logits. The acceptance uniforms are keyed, not sent,
 /// so with temperature alone every rank knows by itself which row travels.
 class Decision {
@@ -41,16 +44,19 @@ class Decision {
   Verdict decide_greedy(ConstRows logits, const Round& round);
   Verdict decide_by_sums(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
   Verdict decide_by_rows(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
+  Verdict decide_in_place(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
 
   /// Stage 1 on the entries known so far, those of the first entries_.size() drafted tokens; `q_rows` only for a verifier that needs
   /// all rows.
   std::int64_t accept(std::span<const float> q_rows = {}) const;
-  /// The draft's distributions as [K, vocabulary], point masses written out.
+  /// The draft's distributions on the host as [K, vocabulary], point masses written out.
   std::span<const float> dense_rows(const DraftBlock& draft);
   Verdict summarise(std::int64_t accepted, std::int64_t drafted) const;
   /// Stage 2, on rank 0: draws from the residual of the target's row `p`, or from `p` itself after full acceptance.
   Token draw_next(std::int64_t accepted, std::span<const float> p, const Round& round, std::int64_t position,
                   const DraftBlock& draft);
+  /// Decides the token after `accepted` drafted ones.
+  double next_uniform(const Round& round, std::int64_t position, std::int64_t accepted) const;
   void draw_uniforms(const Round& round, std::int64_t position);
   RandomKey key(const Round& round, std::int64_t position, Purpose purpose) const;
 
@@ -60,6 +66,7 @@ class Decision {
   Sampler sampler_;
   const Verifier& verifier_;
   std::uint64_t seed_;
+  std::optional<RowsInPlace> in_place_;
 
   std::vector<Token> tokens_;          ///< drafted
   std::vector<double> uniforms_;       ///< [K]
@@ -70,7 +77,8 @@ class Decision {
   std::vector<float> logit_rows_;      ///< rows on the host, [rows, vocabulary]
   std::vector<float> p_rows_;          ///< warped rows, [rows, vocabulary]
   std::vector<float> weights_;         ///< [vocabulary]
-  std::vector<float> q_rows_;          ///< point masses of a deterministic draft, [K, vocabulary]
+  std::vector<float> q_rows_;          ///< the draft's rows, where it did not leave them on the host, [K, vocabulary]
+  std::vector<RowRecord> records_;     ///< [1 + K]
 };
 
 }  // namespace specdec

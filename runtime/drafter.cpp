@@ -7,6 +7,7 @@ void DraftBlock::clear() {
   parent.clear();
   q.clear();
   q_rows.clear();
+  q_in_place = {};
 }
 
 }  // namespace specdec

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/tensor.h"
 #include "models/config.h"
 
 namespace specdec {
@@ -16,6 +17,9 @@ struct DraftBlock {
   /// The distributions that the tokens were drawn from, [K, vocabulary]. Empty when the draft is deterministic: then each is a
   /// point mass on its token.
   std::vector<float> q_rows;
+  /// The same where a drafter left them in the memory of the backend, which the target's head has too; q_rows is empty then. They stay until its next
+  /// propose().
+  ConstRows q_in_place;
 
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
   void clear();

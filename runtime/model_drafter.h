@@ -2,10 +2,10 @@
 
 #include <vector>
 
+#include "backend/sampler.h"
 #include "models/transformer.h"
 #include "runtime/drafter.h"
 #include "runtime/philox.h"
-#include "runtime/sampler.h"
 
 namespace specdec {
 

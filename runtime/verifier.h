@@ -35,6 +35,8 @@ class Verifier {
  public:
   virtual ~Verifier() = default;
   virtual VerifierNeeds needs() const = 0;
+  /// Whether next_weights() is residual(p, q) (backend/sampler.h) whatever was accepted: then it can be computed where the rows lie.
+  virtual bool resamples_residual() const { return false; }
 
   /// Stage 1: the length of the prefix that stands. uniforms [K] in [0, 1), one per drafted token.
   virtual std::int64_t accept(const DraftedBlock& block, std::span<const double> uniforms) const = 0;
@@ -52,6 +54,7 @@ class Verifier {
 class TokenVerifier final : public Verifier {
  public:
   VerifierNeeds needs() const override { return VerifierNeeds::kDraftedEntries; }
+  bool resamples_residual() const override { return true; }
   std::int64_t accept(const DraftedBlock& block, std::span<const double> uniforms) const override;
   void next_weights(std::int64_t accepted, std::span<const float> p, std::span<const float> q,
                     std::span<float> out) const override;

@@ -30,6 +30,7 @@ struct CudaGpu {
   __device__ T shuffle(T value, int lane) {
     return __shfl_sync(0xffffffffU, value, lane);
   }
+  __device__ void atomic_add(std::uint32_t* to, std::uint32_t value) { atomicAdd(to, value); }
   /// Subnormal floats become zero first, as float_to_bf16 has it.
   template <DType kType>
   __device__ std::uint32_t round_pair(float lower, float upper) {

@@ -15,6 +15,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/gpu_products.h"
+#include "backend/cuda/gpu_row_sampler.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/kernels/attention_kernel.h"
 #include "backend/cuda/kernels/decision_kernels.h"
@@ -170,6 +171,10 @@ class GpuBackend final : public Backend {
     device_.template launch<&cuda::slice_sum<Gpu>>(slices_of(logits, slices), logits, temperature,
                                                    slices_.on(device_, slices), std::ssize(slices), found);
     bring_back(std::as_writable_bytes(out), found);
+  }
+
+  std::unique_ptr<RowSampler> make_row_sampler(const SamplingParams& params) override {
+    return std::make_unique<GpuRowSampler<Device>>(device_, params);
   }
 
  private:

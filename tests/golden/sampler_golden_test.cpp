@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "runtime/sampler.h"
+#include "backend/sampler.h"
 
 namespace specdec {
 namespace {

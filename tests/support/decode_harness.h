@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "backend/factory.h"
+#include "backend/sampler.h"
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 #include "parallel/timed_communicator.h"
 #include "runtime/coordinator.h"
-#include "runtime/sampler.h"
 
 /// Runs the real decoding loop on every rank of a group, as a program would, and keeps what it showed.
 namespace specdec::testing {

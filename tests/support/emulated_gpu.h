@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <bit>
 #include <cstddef>
@@ -57,6 +58,10 @@ class EmulatedGpu {
     std::memcpy(&value, &block_.exchange[first_of_warp() + lane], sizeof value);
     sync_warp();
     return value;
+  }
+
+  void atomic_add(std::uint32_t* to, std::uint32_t value) {
+    std::atomic_ref(*to).fetch_add(value, std::memory_order_relaxed);
   }
 
   template <DType kType>

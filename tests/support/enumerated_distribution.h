@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "backend/sampler.h"
 #include "models/config.h"
-#include "runtime/sampler.h"
 
 namespace specdec::testing {
 

@@ -1,4 +1,4 @@
-#include "runtime/sampler.h"
+#include "backend/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/error.h"
+#include "models/config.h"
 #include "runtime/philox.h"
 
 namespace specdec {

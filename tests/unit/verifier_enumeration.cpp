@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "backend/error.h"
-#include "runtime/sampler.h"
+#include "backend/sampler.h"
 
 namespace specdec::enumeration {
 

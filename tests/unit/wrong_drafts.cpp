@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/sampler.h"
+#include "backend/sampler.h"
 #include "tests/unit/wrong_procedures.h"
 
 namespace specdec::enumeration {

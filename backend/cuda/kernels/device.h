@@ -13,6 +13,7 @@
 ///     void sync();                       a barrier; memory of the block and of the grid is seen by all of the block after it
 ///     T shuffle(T value, int lane);      `value` of a lane of the same 32
 ///     std::byte* shared();               the block's memory, as large as the launch said
+///     void atomic_add(std::uint32_t* to, std::uint32_t value);   of one thread alone, to memory of the block
 ///     std::uint32_t round_pair<type>(lower, upper);   two floats rounded to bf16 or fp16
 ///     void multiply_add<type>(d, a, b);  of a warp: D += A B on tensor cores (mma.sync.m16n8k16, bf16 or fp16 in, fp32 sums)
 ///     void load_weights(to, from);       16 bytes that are read once

@@ -1,4 +1,4 @@
-#include "runtime/selection.h"
+#include "backend/selection.h"
 
 #include <algorithm>
 #include <bit>
@@ -43,7 +43,7 @@ std::span<Selection::Candidate> Selection::collect(std::span<const float> weight
       continue;
     }
     for (std::int64_t i = begin; i < end; ++i) {
-      scratch_[count] = {weights[i], static_cast<Token>(i)};
+      scratch_[count] = {weights[i], static_cast<std::int32_t>(i)};
       count += static_cast<std::size_t>(weights[i] >= bound);
     }
   }

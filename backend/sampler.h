@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "models/config.h"
-#include "runtime/selection.h"
+#include "backend/selection.h"
 
 namespace specdec {
 
@@ -21,6 +20,23 @@ struct SamplingParams {
   bool truncates() const { return !greedy() && (top_k > 0 || top_p < 1.0F); }
 };
 
+/// Why a row of logits cannot be sampled: only broken weights make such a row.
+enum class RowFault : std::int32_t {
+  kNone = 0,
+  kNan,    ///< a NaN or +inf among the logits
+  kEmpty,  ///< nothing but -inf
+  kSums,   ///< its statistics are not finite, or its weights sum to 0
+};
+
+/// Of the statistics of a row: a NaN or +inf among its logits shows in its sum, and so does a row of nothing but -inf.
+constexpr RowFault fault_of_sums(float max, float sum) {
+  const auto finite = [](float x) { return x - x == 0.0F; };
+  return finite(max) && finite(sum) && sum > 0.0F ? RowFault::kNone : RowFault::kSums;
+}
+
+/// Throws kBadInput with the line of a fault; nothing for kNone. `max` and `sum` are the statistics that kSums is about.
+void throw_fault(RowFault fault, float max = 0, float sum = 0);
+
 /// Turns one row of logits into probabilities. Holds scratch, so a call allocates nothing after the first of its size.
 /// Ties at the cut of top-k and top-p, and in the argmax, go to the lowest id. With the same fp32 logits the result has
 /// the same bits on every machine: elementary functions and orders of summation are this project's own.
@@ -34,6 +50,8 @@ class Sampler {
   /// since only broken weights make one. A temperature so small that the largest logit / temperature overflows is the
   /// greedy limit.
   void warp(std::span<const float> logits, std::span<float> probabilities);
+  /// The same, but says what is wrong; the probabilities are 0 then.
+  RowFault try_warp(std::span<const float> logits, std::span<float> probabilities);
 
  private:
   void keep_top_k(std::span<float> weights);
@@ -52,12 +70,22 @@ void probabilities_from_sums(std::span<const float> logits, float temperature, f
 /// The same for one token whose z = logit / temperature is at hand; the same bits as its entry of the whole row.
 float probability_from_sums(float z, float max, float sum);
 
+/// out(x) = max(p(x) - q(x), 0): unnormalised weights of the token that takes a rejected one's place; p itself where that vanishes or q is empty. All
+/// [vocabulary]; out may be p or q.
+void residual(std::span<const float> p, std::span<const float> q, std::span<float> out);
+
+/// Entries that draw() adds up before it adds them to the others; the last block of a row may be shorter.
+inline constexpr std::size_t kDrawBlock = 256;
+
 /// The token at which the running sum of `weights` (>= 0, in index order, not necessarily normalised) first exceeds
-/// u * total, u in [0, 1). Never a token of weight zero. Sums are in double precision, by blocks of fixed size. Throws
+/// u * total, u in [0, 1). Never a token of weight zero. Sums are in double precision, by blocks of kDrawBlock. Throws
 /// kInternal if no weight is positive.
-Token draw(std::span<const float> weights, double u);
+std::int32_t draw(std::span<const float> weights, double u);
+
+/// The same; -1 if no weight is positive or u is not in [0, 1).
+std::int32_t find_drawn(std::span<const float> weights, double u);
 
 /// Lowest index of the largest entry. Throws kInternal for an empty row.
-Token argmax(std::span<const float> values);
+std::int32_t argmax(std::span<const float> values);
 
 }  // namespace specdec

@@ -5,14 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "models/config.h"
-
 namespace specdec {
 
 /// Where a row is cut when its entries are taken largest first, ties lowest id first: the last entry that is taken.
 struct Cut {
   float value = 0;
-  Token token = 0;
+  std::int32_t token = 0;
 };
 
 /// Finds the cut of a row of weights in [0, 1] without sorting it: a radix selection on the bits of the floats, whose
@@ -31,7 +29,7 @@ class Selection {
  private:
   struct Candidate {
     float weight;
-    Token token;
+    std::int32_t token;
   };
   static constexpr int kDigitBits = 10;
 
