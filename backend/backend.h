@@ -135,6 +135,16 @@ struct SliceSum {
 class RowSampler;
 struct SamplingParams;
 
+/// Told when the host waits for the device of a backend, so that a device that hangs shows.
+class WaitObserver {
+ public:
+  virtual ~WaitObserver() = default;
+  virtual void begin_wait() = 0;
+  /// Again and again until the device is done. May throw, which ends the wait.
+  virtual void poll() = 0;
+  virtual void end_wait() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -152,6 +162,8 @@ class Backend {
   virtual void synchronize(Stream stream) = 0;
   /// The queue that all operations go through, for what others enqueue between them.
   virtual Stream stream() const { return {}; }
+  /// From now on `observer` is told of every wait for a device, until another one is or null. It must outlive its waits. Nothing on a CPU.
+  virtual void observe_waits(WaitObserver* /*observer*/) {}
 
   // --- Passes -----------------------------------------------------------------------------------------------------
   /// For one model. The default does everything at once.

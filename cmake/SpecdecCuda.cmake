@@ -41,12 +41,12 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know how nvc
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 find_package(CUDAToolkit 12 REQUIRED)
-# Nothing is linked with these two yet.
-find_package(NCCL QUIET)
-set(nccl "no NCCL")
+find_package(NCCL QUIET)  # parallel/CMakeLists.txt
+set(nccl "no NCCL (so no transports nccl and nccl-fast)")
 if(NCCL_FOUND)
   set(nccl "NCCL ${NCCL_VERSION}")
 endif()
+# Nothing is linked with cuBLAS yet.
 set(cublas "no cuBLAS")
 if(TARGET CUDA::cublas)
   set(cublas "cuBLAS")

@@ -8,6 +8,9 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/specdecConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/specdecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/specdecConfig.cmake ${PROJECT_BINARY_DIR}/specdecConfigVersion.cmake
   DESTINATION ${SPECDEC_PACKAGE_DIR})
+if(NCCL_FOUND)
+  install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake DESTINATION ${SPECDEC_PACKAGE_DIR})
+endif()
 
 # Programs find their data at ../share/specdec from where they are, installed or not: in the build tree these are links.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/specdec)

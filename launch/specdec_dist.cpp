@@ -141,7 +141,8 @@ int run(MpiSession& session, int argc, char** argv) {
   const RunConfig config = deserialise(text);
   session.watchdog().set_deadline(config.parallel.deadline);
 
-  const std::unique_ptr<Communicator> target_group = session.split(config.parallel.transport, 0);
+  const std::unique_ptr<Communicator> target_group =
+      session.split(config.parallel.transport, 0, {.gpu = {.share = config.parallel.share_gpus}});
   ProgramTrace trace(session, command.trace, labelled(session.program(), config), *control);
   Job job(
       config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; },

@@ -21,6 +21,7 @@
 #include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/agree.h"
+#include "parallel/device_wait.h"
 #include "parallel/program.h"
 #include "parallel/timed_communicator.h"
 #include "runtime/agree_isa.h"
@@ -197,6 +198,7 @@ int run(MpiSession& session, int argc, char** argv) {
   ProgramTrace trace(session, options.trace, session.program() + (label.empty() ? "" : " (" + label + ")"), *world);
   TimedCommunicator group(*world, trace.tracer());
 
+  DeviceWait device_wait(session.progress(), group);
   std::unique_ptr<Backend> backend;
   std::unique_ptr<TensorSource> weights;
   std::unique_ptr<Transformer> model;
@@ -208,6 +210,7 @@ int run(MpiSession& session, int argc, char** argv) {
                       .isa = isa,
                       .threads = options.threads,
                       .cuda = {.local_rank = local.rank, .local_ranks = local.ranks, .share = options.share_gpus}});
+    backend->observe_waits(&device_wait);
     weights = open_weights(options.model, options.weights);
     model =
         std::make_unique<Transformer>(config, *weights, *backend, group,

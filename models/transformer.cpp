@@ -151,7 +151,7 @@ ConstRows Transformer::forward(const PassRows& rows, KvCache& cache, LogitRows l
   };
   place(rows, stream);
   // Sums that go over the host cannot be recorded, and blocks of a prefill are not worth it.
-  if (count <= options_.max_rows && (backend_.on_host() || group_.size() == 1)) {
+  if (count <= options_.max_rows && (backend_.on_host() || group_.size() == 1 || group_.on_device())) {
     state_->recorder->run(static_cast<int>(logits), chain, cache.store(), std::ref(operations));
   } else {
     operations();

@@ -1,6 +1,8 @@
 #include "parallel/all_reduce_bench.h"
 
 #include <chrono>
+#include <memory>
+#include <type_traits>
 
 #include "parallel/crafted_payload.h"
 #include "parallel/page_buffer.h"
@@ -12,6 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 /// This rank's account of one contender.
 struct Tally {
+  std::unique_ptr<DevicePayload> on_device;  // or none
   std::vector<double> seconds;
   std::int64_t wrong = 0;
   std::int64_t late = 0;
@@ -28,16 +31,31 @@ std::vector<AllReduceFigures> bench_all_reduce(Communicator& control, std::span<
   const std::span<T> data = buffer.span();
   std::uint64_t number = 0;
   std::vector<Tally> tallies(contenders.size());
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    if (contenders[i].on_device) {
+      tallies[i].on_device = contenders[i].on_device(std::is_same_v<T, float> ? DType::kF32 : DType::kBF16, elements);
+    }
+  }
   const auto run = [&](std::size_t contender, int runs, bool timed) {
     Communicator& group = *contenders[contender].group;
     Tally& tally = tallies[contender];
     const std::int64_t late = contenders[contender].late_so_far();
     for (int i = 0; i < runs; ++i) {
       payload.fill(data, ++number);
+      if (tally.on_device) {
+        tally.on_device->write(std::as_bytes(data));
+      }
       control.barrier();
       const Clock::time_point begin = Clock::now();
-      group.all_reduce(data, Stream{});
+      if (tally.on_device) {
+        tally.on_device->all_reduce();
+      } else {
+        group.all_reduce(data, Stream{});
+      }
       const Clock::time_point end = Clock::now();
+      if (tally.on_device) {
+        tally.on_device->read(std::as_writable_bytes(data));
+      }
       tally.wrong += static_cast<std::int64_t>(payload.count_wrong(data, number));
       if (timed) {
         tally.seconds.push_back(std::chrono::duration<double>(end - begin).count());

@@ -3,10 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "backend/dtype.h"
 #include "parallel/communicator.h"
+#include "parallel/device_payload.h"
 
 namespace specdec {
 
@@ -22,6 +25,8 @@ struct Contender {
   Communicator* group = nullptr;
   /// Collectives so far that took longer than a modelled interconnect, on this rank; empty for a real one.
   std::function<std::int64_t()> late;
+  /// Where `group` is on the device: a payload there, of that type and so many elements. Empty for the host's memory.
+  std::function<std::unique_ptr<DevicePayload>(DType, std::size_t)> on_device;
 
   std::int64_t late_so_far() const { return late ? late() : 0; }
 };

@@ -30,6 +30,10 @@ void RowParallelLinear::forward(ConstRows x, Rows y, Stream stream) {
 }
 
 void RowParallelLinear::all_reduce(std::span<float> rows, Stream stream) {
+  if (group_.on_device()) {
+    group_.all_reduce(rows, backend_.stream());
+    return;
+  }
   if (backend_.on_host() || group_.size() == 1) {
     group_.all_reduce(rows, stream);
     return;

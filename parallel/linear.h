@@ -27,8 +27,8 @@ class ColumnParallelLinear {
 };
 
 /// Inputs are cut: y [rows, all outputs] = all-reduce(x_local W_local^T) + bias, the bias after the sum and never on
-/// one rank's partial (docs/numerics.md, rule 3). One all-reduce of rows * outputs floats, which go over the host and back where the backend's memory is
-/// not the host's.
+/// one rank's partial (docs/numerics.md, rule 3). One all-reduce of rows * outputs floats, where they lie: they go over the host and back only where
+/// the backend's memory is a device's and the communicator is not on it.
 class RowParallelLinear {
  public:
   /// `bias` [outputs], the same on every rank, or null.
@@ -44,7 +44,7 @@ class RowParallelLinear {
   Communicator& group_;
   std::unique_ptr<PackedLinear> weight_;
   std::unique_ptr<Buffer> bias_;
-  std::vector<float> on_host_;  // what is reduced, where the backend's memory is not the host's
+  std::vector<float> on_host_;  // what is reduced, where it has to come to the host
 };
 
 }  // namespace specdec

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/error.h"
 #include "parallel/common_clock.h"
 #include "parallel/host_clock.h"
 #include "parallel/host_cores.h"
@@ -119,6 +120,8 @@ void ModelledLink::barrier() {
 }
 
 std::unique_ptr<ModelledLink> make_modelled_link(Communicator& inner, std::uint64_t seed) {
+  check(!inner.on_device(),
+        "a modelled interconnect holds calls that have ended when they return: not those of a device");
   if (inner.size() == 1) {
     return std::make_unique<ModelledLink>(inner, nullptr, seed, 1);
   }

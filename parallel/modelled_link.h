@@ -58,6 +58,7 @@ class ModelledLink final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   std::string_view transport() const override { return inner_.transport(); }
+  bool on_device() const override { return inner_.on_device(); }
 
   void all_reduce(std::span<float> data, Stream stream) override;
   void all_reduce(std::span<BF16> data, Stream stream) override;
@@ -66,6 +67,7 @@ class ModelledLink final : public Communicator {
   void broadcast(std::span<std::byte> data, int root, Stream stream) override;
   void barrier() override;
   void report_progress() override { inner_.report_progress(); }
+  void poll() override { inner_.poll(); }
 
  private:
   /// What takes its time over a payload of so many bytes; null where nothing does.

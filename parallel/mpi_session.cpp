@@ -21,7 +21,6 @@
 #include "parallel/network_interface.h"
 #include "parallel/peer.h"
 #include "parallel/scoped_comm.h"
-#include "parallel/transports.h"
 
 namespace specdec {
 namespace {
@@ -166,11 +165,12 @@ int MpiSession::world_handle() const { return MPI_Comm_c2f(MPI_COMM_WORLD); }
 
 /// Ranks of one host become neighbours, whatever the mapping of ranks to hosts was: hosts in the order of their lowest rank, so that
 /// rank 0 stays the first.
-std::unique_ptr<Communicator> MpiSession::world(std::string_view transport, std::string_view place) {
-  return split(transport, 0, place);
+std::unique_ptr<Communicator> MpiSession::world(std::string_view transport, const TransportOptions& options) {
+  return split(transport, 0, options);
 }
 
-std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int color, std::string_view place) {
+std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int color,
+                                                const TransportOptions& options) {
   const InCollective guard(progress_);
   ScopedComm part;
   const auto host = std::ranges::find(hosts_, hosts_[rank_]) - hosts_.begin();
@@ -179,7 +179,10 @@ std::unique_ptr<Communicator> MpiSession::split(std::string_view transport, int 
   if (part.get() == MPI_COMM_NULL) {
     return nullptr;
   }
-  return make_communicator(transport, MPI_Comm_c2f(part.get()), progress_, place);
+  TransportOptions here = options;
+  here.gpu.local_rank = local_rank().rank;
+  here.gpu.local_ranks = local_rank().ranks;
+  return make_communicator(transport, MPI_Comm_c2f(part.get()), progress_, here);
 }
 
 }  // namespace specdec

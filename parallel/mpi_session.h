@@ -13,6 +13,7 @@
 #include "parallel/job_signals.h"
 #include "parallel/progress.h"
 #include "parallel/start_guard.h"
+#include "parallel/transports.h"
 #include "parallel/watchdog.h"
 
 namespace specdec {
@@ -21,9 +22,6 @@ namespace specdec {
 /// everything below gets communicators. Works without mpirun too, as a job of one rank.
 class MpiSession {
  public:
-  /// Where a transport is named, unless a caller says otherwise: what errors begin with.
-  static constexpr std::string_view kTransportKey = "parallel.transport";
-
   /// `program` stands before every message on stderr. MPI reads its own arguments from argc, argv. A start that takes longer than
   /// StartGuard::limit() ends the process.
   MpiSession(int& argc, char**& argv, std::string program);
@@ -45,12 +43,12 @@ class MpiSession {
   const std::string& program() const { return program_; }
   Progress& progress() { return progress_; }
 
-  /// All ranks, over `transport` (transports.h), those of one host next to each other and rank 0 first. Throws kBadInput
-  /// for a transport that there is not, on every rank. Collective.
-  std::unique_ptr<Communicator> world(std::string_view transport, std::string_view place = kTransportKey);
+  /// All ranks, over `transport` (transports.h), those of one host next to each other and rank 0 first. Throws as
+  /// make_communicator() does. Which of its host's ranks this one is, the session adds to `options`. Collective.
+  std::unique_ptr<Communicator> world(std::string_view transport, const TransportOptions& options = {});
   /// As world(), for the ranks that give the same `color` >= 0; null for color < 0.
   /// Collective over all ranks.
-  std::unique_ptr<Communicator> split(std::string_view transport, int color, std::string_view place = kTransportKey);
+  std::unique_ptr<Communicator> split(std::string_view transport, int color, const TransportOptions& options = {});
 
   /// MPI_COMM_WORLD as MPI_Comm_c2f gives it, for an MpiCommunicator made by hand.
   int world_handle() const;

@@ -41,6 +41,9 @@ class Progress {
       set(RankState::kComputing);
     }
   }
+  /// The host waits for its device, which may wait for other ranks in the collectives that were enqueued last: as if it had not left them yet.
+  void begin_device_wait() { set(RankState::kWaiting); }
+  void end_device_wait() { set(depth_ == 0 ? RankState::kComputing : RankState::kWaiting); }
   /// This rank has done its part: from now on nobody's wait is its fault.
   void leave() { set(RankState::kLeaving); }
 

@@ -26,8 +26,8 @@ struct CollectiveTotals {
   }
 };
 
-/// Counts and times the operations of another communicator, and shows them to a tracer: two readings of the clock a call, for both. On a
-/// CPU only, where a call that returns is done.
+/// Counts and times the operations of another communicator, and shows them to a tracer: two readings of the clock a call, for both. Where the inner
+/// one is on a device, an all-reduce takes what the host needs to enqueue it: the device's time shows where the host next waits.
 class TimedCommunicator final : public Communicator {
  public:
   /// `group` numbers the communicators of one tracer, alike on all ranks.
@@ -40,6 +40,7 @@ class TimedCommunicator final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   std::string_view transport() const override { return inner_.transport(); }
+  bool on_device() const override { return inner_.on_device(); }
 
   void all_reduce(std::span<float> data, Stream stream) override;
   void all_reduce(std::span<BF16> data, Stream stream) override;
@@ -48,6 +49,7 @@ class TimedCommunicator final : public Communicator {
   void broadcast(std::span<std::byte> data, int root, Stream stream) override;
   void barrier() override;
   void report_progress() override { inner_.report_progress(); }
+  void poll() override { inner_.poll(); }
 
  private:
   class Call;

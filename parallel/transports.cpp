@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/error.h"
+#include "parallel/agree.h"
 #include "parallel/hier_communicator.h"
 #include "parallel/host_cores.h"
 #include "parallel/host_map.h"
+#include "parallel/ipc_communicator.h"
 #include "parallel/mpi_check.h"
 #include "parallel/mpi_communicator.h"
+#include "parallel/nccl_communicator.h"
 #include "parallel/scoped_comm.h"
 #include "parallel/self_communicator.h"
 #include "parallel/shared_region.h"
@@ -57,17 +61,30 @@ std::unique_ptr<Communicator> make_hier(MPI_Comm comm, int rank, int size, int r
                                             progress);
 }
 
-/// "PLACE: found NAME with ..., expected ..."
+/// "PLACE: found NAME with ..., expected ...". Where the ranks are, every rank knows.
 [[noreturn]] void reject(const std::string& found, const std::string& where, const std::string& expected) {
-  throw_bad_input(found + where + ", expected " + expected);
+  throw AgreedError(ErrorKind::kBadInput, found + where + ", expected " + expected);
+}
+
+std::unique_ptr<Communicator> make_on_device(std::string_view name, std::unique_ptr<Communicator> host,
+                                             Progress& progress, const TransportOptions& options) {
+  if (name == "ipc") {
+    return make_ipc_communicator(std::move(host), options.gpu, progress, options.place);
+  }
+  return make_nccl_communicator(std::move(host), name == "nccl" ? NcclReduction::kTree : NcclReduction::kLibrary,
+                                options.gpu, progress, options.place);
 }
 
 }  // namespace
 
+bool is_on_device(std::string_view transport) {
+  return transport == "nccl" || transport == "nccl-fast" || transport == "ipc";
+}
+
 std::unique_ptr<Communicator> make_communicator(std::string_view name, int handle, Progress& progress,
-                                                std::string_view place) {
+                                                const TransportOptions& options) {
   const InCollective guard(progress);
-  const std::string found = std::string(place) + ": found " + std::string(name);
+  const std::string found = std::string(options.place) + ": found " + std::string(name);
   const MPI_Comm comm = MPI_Comm_f2c(handle);
   int rank = 0;
   int size = 1;
@@ -76,6 +93,12 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
   const std::vector<int> hosts = hosts_of(comm, rank, size);
   const int run = common_run(hosts);
   const bool one_host = run >= size;
+  if (is_on_device(name)) {
+    if (name == "ipc" && !one_host) {
+      reject(found, " with ranks on " + std::to_string(count_hosts(hosts)) + " hosts", "nccl (ipc is for one host)");
+    }
+    return make_on_device(name, make_communicator("auto", handle, progress, options), progress, options);
+  }
   const std::string_view transport = name == "auto" ? choose_transport(hosts, ShmCommunicator::kMaxRanks) : name;
   if (transport == "self") {
     if (size > 1) {
@@ -109,7 +132,7 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
     return std::make_unique<MpiCommunicator>(handle, transport == "mpi" ? MpiReduction::kTree : MpiReduction::kLibrary,
                                              progress);
   }
-  reject(found, "", "auto, self, shm, hier, mpi or mpi-fast");
+  reject(found, "", "auto, self, shm, hier, mpi, mpi-fast, nccl, nccl-fast or ipc");
 }
 
 }  // namespace specdec

@@ -3,15 +3,25 @@
 #include <memory>
 #include <string_view>
 
+#include "backend/cuda/cuda_backend.h"
 #include "parallel/communicator.h"
 #include "parallel/progress.h"
 
 namespace specdec {
 
+/// What a transport has to know beside who its ranks are.
+struct TransportOptions {
+  std::string_view place = "parallel.transport";  ///< where its name was written: errors begin with it
+  CudaOptions gpu;  ///< of those on a device: which GPU a rank has, as its backend is told
+};
+
+/// Whether a transport of that name sums on the ranks' GPUs (Communicator::on_device), with more than one rank.
+bool is_on_device(std::string_view transport);
+
 /// The transport that `name` asks for, over the ranks of the MPI communicator that `handle` (MPI_Comm_c2f) names: "auto"
-/// (host_map.h), "self", "shm", "hier", "mpi" or "mpi-fast". Throws kBadInput, on every rank, for any other name and for
-/// one that does not suit where the ranks are, `place` saying where it was written. Collective over the communicator. `progress` must outlive it.
+/// (host_map.h), "self", "shm", "hier", "mpi", "mpi-fast", "nccl", "nccl-fast" or "ipc". Throws AgreedError (kBadInput) for any other name and for
+/// one that does not suit where the ranks are or how this program was built; what goes wrong on one rank alone, a GPU's library above all, that rank throws. Collective over the communicator. `progress` must outlive it.
 std::unique_ptr<Communicator> make_communicator(std::string_view name, int handle, Progress& progress,
-                                                std::string_view place);
+                                                const TransportOptions& options);
 
 }  // namespace specdec

@@ -8,6 +8,7 @@
 
 #include "backend/error.h"
 #include "models/limits.h"
+#include "parallel/transports.h"
 #include "runtime/byte_sizes.h"
 #include "runtime/flags.h"
 #include "runtime/version.h"
@@ -119,7 +120,15 @@ void interpret(const CLI::App& app, const Flags& flags, BenchCommand& command) {
   if (app.count("--tokens") > 0 && !by_tokens && !decode) {
     throw_bad_input("--tokens: found without --d-model, expected the width of a row, such as --d-model 8192");
   }
-  command.transports = parse_words(flags.transports, {"auto", "shm", "hier", "mpi", "mpi-fast"}, "--transport");
+  command.transports = parse_words(
+      flags.transports, {"auto", "shm", "hier", "mpi", "mpi-fast", "nccl", "nccl-fast", "ipc"}, "--transport");
+  for (const std::string& transport : command.transports) {
+    if (is_on_device(transport) && (decode || command.interconnect != kNativeInterconnect)) {
+      throw_bad_input(fmt::format(
+          "--transport: found {} with {}, expected transports of the host, where every all-reduce is waited for",
+          transport, decode ? "--decode" : "--interconnect"));
+    }
+  }
   for (const std::string& name : parse_words(flags.dtypes, {"fp32", "bf16"}, "--dtype")) {
     command.dtypes.push_back(name == "fp32" ? DType::kF32 : DType::kBF16);
   }
@@ -148,7 +157,9 @@ BenchCommand parse_bench_command(int argc, const char* const* argv) {
   std::string csv;
   CLI::App app{kAbout, kProgram};
   app.footer(kExamples);
-  app.add_option("--transport", flags.transports, "Some of auto,shm,hier,mpi,mpi-fast; MPI_Allreduce is always there")
+  app.add_option(
+         "--transport", flags.transports,
+         "Some of auto,shm,hier,mpi,mpi-fast, and between GPUs nccl,nccl-fast,ipc; MPI_Allreduce is always there")
       ->type_name("LIST")
       ->capture_default_str();
   app.add_option("--bytes", flags.bytes, "Payloads: 4096, 1K,16K,1M or 1K..64M, which doubles [1K..64M]")
@@ -178,6 +189,7 @@ BenchCommand parse_bench_command(int argc, const char* const* argv) {
       ->check(CLI::Range(0.1, 86400.0))
       ->type_name("S")
       ->capture_default_str();
+  app.add_flag("--share-gpus", command.share_gpus, "More ranks of a host than it has GPUs take them in turn");
   app.set_version_flag(
       "--version", [] { return version_text(kProgram); }, "Print the version and exit");
   command.print = parse_flags(app, argc, argv);

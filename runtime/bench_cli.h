@@ -37,6 +37,7 @@ struct BenchCommand {
   std::filesystem::path json;
   std::filesystem::path csv;
   double deadline = 30;              ///< seconds (watchdog.h)
+  bool share_gpus = false;           ///< CudaOptions::share
   std::optional<std::string> print;  ///< --help and --version: nothing else is done
 };
 

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "backend/error.h"
-#include "parallel/agree.h"
 #include "parallel/all_reduce_bench.h"
 #include "parallel/decode_bench.h"
 #include "runtime/interconnect_choice.h"
@@ -13,9 +12,13 @@ namespace specdec {
 namespace {
 
 constexpr const char* kLibrary = "mpi-fast";  // the transport that is MPI_Allreduce and nothing else
+constexpr const char* kInAGraph = "+graph";   // after the name of a transport on the device
 constexpr std::uint64_t kJitterSeed = 1;
 
 std::string operation_of(const std::string& transport, DType dtype) {
+  if (transport.starts_with("nccl-fast")) {
+    return dtype == DType::kF32 ? "ncclSum of ncclFloat32" : "ncclSum of ncclBfloat16";
+  }
   const bool library = transport == kBaselineTransport || transport == kLibrary;
   if (dtype == DType::kF32) {
     return library ? "MPI_SUM of MPI_FLOAT" : "fixed tree";
@@ -30,7 +33,7 @@ BenchContenders::BenchContenders(MpiSession& session, Communicator& control, con
                                  const std::optional<Interconnect>& interconnect)
     : control_(control) {
   const auto named = [&](const std::string& name) {
-    return agree(control, [&] { return session.world(name, "--transport"); });
+    return session.world(name, {.place = "--transport", .gpu = {.share = command.share_gpus}});
   };
   entries_.push_back({.name = kBaselineTransport, .transport = named(kLibrary), .link = {}});
   for (const std::string& asked : command.transports) {
@@ -42,13 +45,29 @@ BenchContenders::BenchContenders(MpiSession& session, Communicator& control, con
       link = make_modelled_link(*transport, kJitterSeed);
       link->use(interconnect);
     }
+    const bool on_device = transport->on_device();
     entries_.push_back({.name = name, .transport = std::move(transport), .link = std::move(link)});
+    if (on_device) {
+      entries_.push_back({.name = name + kInAGraph, .graph_of = entries_.back().transport.get()});
+    }
   }
   for (const Entry& entry : entries_) {
-    ModelledLink* const link = entry.link.get();
-    contenders_.push_back(link == nullptr ? Contender{.group = entry.transport.get(), .late = {}}
-                                          : Contender{.group = link, .late = [link] { return link->totals().late; }});
+    contenders_.push_back(contender_of(entry, session.progress()));
   }
+}
+
+Contender BenchContenders::contender_of(const Entry& entry, Progress& progress) {
+  if (ModelledLink* const link = entry.link.get()) {
+    return {.group = link, .late = [link] { return link->totals().late; }};
+  }
+  Communicator* const group = entry.graph_of != nullptr ? entry.graph_of : entry.transport.get();
+  if (!group->on_device()) {
+    return {.group = group};
+  }
+  const DeviceWay way = entry.graph_of != nullptr ? DeviceWay::kGraph : DeviceWay::kCall;
+  return {.group = group, .on_device = [group, way, &progress](DType dtype, std::size_t elements) {
+            return make_device_payload(*group, dtype, elements, way, progress);
+          }};
 }
 
 BenchRow BenchContenders::row_of(const Entry& entry, DType dtype, std::size_t bytes) const {

@@ -17,7 +17,8 @@
 
 namespace specdec {
 
-/// Plain MPI_Allreduce and the transports that were asked for, each once, ready to run; and rows of what they did.
+/// Plain MPI_Allreduce and the transports that were asked for, each once, ready to run; and rows of what they did. Those on a device run twice, called by the
+/// host and, as NAME+graph, in a CUDA graph that the host launches.
 class BenchContenders {
  public:
   /// With an `interconnect` it is modelled on top of every transport, though not of the baseline. Throws AgreedError
@@ -35,9 +36,11 @@ class BenchContenders {
  private:
   struct Entry {
     std::string name;
-    std::unique_ptr<Communicator> transport;
-    std::unique_ptr<ModelledLink> link;  // over `transport`, or none
+    std::unique_ptr<Communicator> transport = {};
+    std::unique_ptr<ModelledLink> link = {};  // over `transport`, or none
+    Communicator* graph_of = nullptr;         // another entry's transport, in a CUDA graph
   };
+  static Contender contender_of(const Entry& entry, Progress& progress);
   BenchRow row_of(const Entry& entry, DType dtype, std::size_t bytes) const;
 
   Communicator& control_;

@@ -136,7 +136,7 @@ std::string bench_header_text(const BenchHeader& header) {
 }
 
 std::string bench_table_head(bool modelled) {
-  return fmt::format("{:>11} {:>10} {:>5} {:<13} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {}\n", "what",
+  return fmt::format("{:>11} {:>10} {:>5} {:<15} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {}\n", "what",
                      "bytes", "dtype", "transport", "runs", "P50 us", "P90 us", "P99 us", "max us", "mean us", "algbw",
                      "busbw", "wrong",
                      modelled ? fmt::format("{:>9} {:>6}", "model us", "late") : fmt::format("{:>6}", "/MPI"));
@@ -153,7 +153,7 @@ std::string bench_table_row(const BenchRow& row) {
     last = fmt::format("{:>9} {:>6}", time(row.modelled_seconds.value_or(0)),
                        row.late ? fmt::format("{}", *row.late) : "-");
   }
-  return fmt::format("{:>11} {:>10} {:>5} {:<13} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {}\n", row.what,
+  return fmt::format("{:>11} {:>10} {:>5} {:<15} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {}\n", row.what,
                      row.bytes, row.dtype, row.transport, row.iterations, time(row.seconds.p50), time(row.seconds.p90),
                      time(row.seconds.p99), time(row.seconds.max), time(row.seconds.mean),
                      bandwidth(algorithm_bandwidth(row.bytes, row.seconds.p50)),

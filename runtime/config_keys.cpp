@@ -239,11 +239,12 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(prompt_list());
 
   keys.push_back(
-      word("parallel.transport", {"auto", "self", "shm", "hier", "mpi", "mpi-fast"},
+      word("parallel.transport", {"auto", "self", "shm", "hier", "mpi", "mpi-fast", "nccl", "nccl-fast", "ipc"},
            "How ranks talk: `shm` over shared memory, `mpi` over MPI, `hier` over shared memory inside hosts "
            "and MPI between them, all with the same bits; `mpi-fast` sums in MPI's own order. `auto`: `self` "
            "for one rank, `shm` on one host, `hier` where neighbouring ranks share hosts in twos, fours, "
-           "..., else `mpi`.",
+           "..., else `mpi`. With `backend: cuda` also between GPUs: `nccl` and, on one host, `ipc` with "
+           "the same bits, `nccl-fast` in NCCL's own order.",
            [](RunConfig& c) -> std::string& { return c.parallel.transport; }));
   keys.push_back(integer("parallel.threads", int64_t{1}, int64_t{256}, "Compute threads a rank.",
                          [](RunConfig& c) -> int64_t& { return c.parallel.threads; }));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/error.h"
+#include "parallel/transports.h"
 #include "runtime/config_keys.h"
 #include "runtime/config_prompts.h"
 
@@ -63,6 +64,19 @@ void complete(LoadedConfig& config) {
   if (run.prompts.empty()) {
     throw_bad_input(
         "prompts: found none, expected at least one (--prompt, --prompt-file, --prompt-ids or --prompt-random)");
+  }
+  if (is_on_device(run.parallel.transport) && run.backend != "cuda") {
+    throw_bad_input(
+        fmt::format("parallel.transport: found {} with backend {}, expected backend cuda, or another transport",
+                    run.parallel.transport, run.backend));
+  }
+  for (const InterconnectChoice& choice : run.interconnects) {
+    if (choice && is_on_device(run.parallel.transport)) {
+      throw_bad_input(fmt::format(
+          "interconnect: found {} with parallel.transport {}, expected native, or a transport of the host: nobody "
+          "waits for a GPU after each of its collectives",
+          choice->name, run.parallel.transport));
+    }
   }
   if (!config.given.contains("decode.method")) {
     run.decode.method = has_draft ? Method::kSpeculative : Method::kAutoregressive;

@@ -62,6 +62,7 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
       world_(links_.control(), tracer, 0),
       target_group_(links_.target_group(), tracer, 1),
       interrupted_(std::move(interrupted)),
+      device_wait_(progress, target_group_),
       channel_(world_, progress, config.decode.k) {
   const Span span(tracer_, kLoad);
   channel_.on_begin([this](const Round& round) { links_.take(static_cast<std::size_t>(round.interconnect)); });
@@ -75,6 +76,7 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                                       .share = config_.parallel.share_gpus,
                                       .graphs = config_.cuda.graphs,
                                       .overlap = config_.cuda.overlap}});
+    backend_->observe_waits(&device_wait_);
     load();
     if (world_.rank() == 0) {
       load_draft_and_prompts();

@@ -10,6 +10,7 @@
 #include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/communicator.h"
+#include "parallel/device_wait.h"
 #include "parallel/host_map.h"
 #include "parallel/self_communicator.h"
 #include "parallel/timed_communicator.h"
@@ -74,6 +75,7 @@ class Job {
   TimedCommunicator world_;
   TimedCommunicator target_group_;
   std::function<bool()> interrupted_;
+  DeviceWait device_wait_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<TensorSource> weights_;
   std::unique_ptr<Transformer> target_;

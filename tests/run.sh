@@ -17,7 +17,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # Which unit tests the sanitizers run, by ctest name (Suite.Case): kernels and whatever parses bytes from outside; and what
 # uses threads.
 asan_tests='Cpu|Matmul|Backend|DType|Elementary|VectorMath|Linear|Attention|Checkpoint|Tokenizer|Utf8|TextStream|Sampler|Draw|Argmax|Verifier|Procedure|Philox|KvCache|ShardPlan|Tree|Config|Round|Weights|CommandLine|ModelDrafter|Npy|ByteSizes|BenchCommand|ModelShape|BenchResults'
-tsan_tests='ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|SameBits|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuRowSamplerTest'
+tsan_tests='ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|SameBits|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuRowSamplerTest|RankSum|GatheredSum|PeerSum'
 
 label=""
 stages="release asan tsan cuda"
@@ -67,12 +67,11 @@ run_tests() {
 # Where CMake looks for it too (cmake/SpecdecCuda.cmake).
 has_nvcc() { PATH="${CUDA_HOME:-/usr/local/cuda}/bin:$repository/build/cuda-toolkit/bin:$PATH" command -v "${CUDACXX:-nvcc}" >/dev/null; }
 
-# The one test of a GPU build that needs no GPU.
+# refuses_without_gpu SCRIPT CASE PROGRAM RANKS: the tests of a GPU build that need no GPU.
 refuses_without_gpu() {
-  say "testing (preset cuda)"
   # shellcheck disable=SC1091
-  if (. "$repository/build/cuda/env.sh" && python3 "$here/mp/bad_input_test.py" backend_without_a_gpu --ranks 0 \
-        --program "$repository/build/cuda/bin/specdec_dist" --mpirun "$(command -v mpirun)") </dev/null; then
+  if (. "$repository/build/cuda/env.sh" && python3 "$here/mp/$1" "$2" --program "$repository/build/cuda/bin/$3" --ranks "$4" \
+        --mpirun "$(command -v mpirun)") </dev/null; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
@@ -101,7 +100,10 @@ for stage in $stages; do
       if has_nvcc; then
         configure cuda -DSPECDEC_TESTS=ON -DSPECDEC_CUDA_ARCHITECTURES="${SPECDEC_CUDA_ARCHITECTURES:-90}" || give_up "configuring cuda"
         build cuda programs gpu_tests || give_up "building cuda"
-        refuses_without_gpu
+        say "testing (preset cuda)"
+        refuses_without_gpu bad_input_test.py backend_without_a_gpu specdec_dist 0
+        refuses_without_gpu bad_input_test.py transport_on_gpus_without_gpus specdec_dist 2
+        refuses_without_gpu allreduce_bench_test.py without_gpus allreduce_bench 2
       else
         say "no nvcc here: the preset cuda is not built (docs/gpu.md)"
       fi ;;

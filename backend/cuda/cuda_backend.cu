@@ -37,6 +37,31 @@ class DeviceBuffer final : public Buffer {
   std::size_t bytes_;
 };
 
+/// A wait that an observer, if any, is told of, also of its end by an exception.
+class Waiting {
+ public:
+  explicit Waiting(WaitObserver* observer) : observer_(observer) {
+    if (observer_ != nullptr) {
+      observer_->begin_wait();
+    }
+  }
+  ~Waiting() {
+    if (observer_ != nullptr) {
+      observer_->end_wait();
+    }
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  void poll() const {
+    if (observer_ != nullptr) {
+      observer_->poll();
+    }
+  }
+
+ private:
+  WaitObserver* observer_;
+};
+
 /// Host memory that stays where it is, so that copies need no help of the host.
 class PinnedBuffer final : public Buffer {
  public:
@@ -65,7 +90,9 @@ class StreamCopies {
  public:
   using Mark = std::unique_ptr<CUevent_st, DestroyEvent>;
 
-  explicit StreamCopies(cudaStream_t stream) : stream_(stream) {}
+  /// `observer`: what its waits are told to, null or not.
+  StreamCopies(cudaStream_t stream, std::shared_ptr<WaitObserver* const> observer)
+      : stream_(stream), observer_(std::move(observer)) {}
 
   std::unique_ptr<Buffer> allocate(std::size_t bytes) { return std::make_unique<PinnedBuffer>(bytes); }
   void to_device(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -86,7 +113,9 @@ class StreamCopies {
   /// Polls: a rank that is blocked in the driver could not be told that the job ends.
   void wait(const Mark& mark) {
     cudaError_t status = cudaEventQuery(mark.get());
+    const Waiting waiting(status == cudaErrorNotReady ? *observer_ : nullptr);
     for (; status == cudaErrorNotReady; status = cudaEventQuery(mark.get())) {
+      waiting.poll();
       sched_yield();
     }
     cuda_check(status, "cudaEventQuery");
@@ -94,6 +123,7 @@ class StreamCopies {
 
  private:
   cudaStream_t stream_;
+  std::shared_ptr<WaitObserver* const> observer_;
 };
 
 /// A GPU and one stream of its own, in which everything happens.
@@ -123,7 +153,7 @@ class StreamDevice {
     cudaStream_t stream = nullptr;
     cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
     stream_.reset(stream);
-    staging_ = std::make_unique<cuda::Staging<StreamCopies>>(StreamCopies(stream));
+    staging_ = std::make_unique<cuda::Staging<StreamCopies>>(StreamCopies(stream, observer_));
   }
 
   std::string description() const { return "cuda (" + device_.description() + ")"; }
@@ -133,6 +163,7 @@ class StreamDevice {
   void upload(std::byte* to, std::span<const std::byte> from) { staging_->upload(to, from); }
   void download(std::span<std::byte> to, const std::byte* from) { staging_->download(to, from); }
   void synchronize() { staging_->finish(); }
+  void observe_waits(WaitObserver* observer) { *observer_ = observer; }
 
   template <auto kFunction, typename... Arguments>
   void launch(const cuda::Grid& grid, const Arguments&... arguments) {
@@ -165,6 +196,7 @@ class StreamDevice {
   CudaDevice device_;
   bool overlap_;
   std::unique_ptr<CUstream_st, Destroy> stream_;
+  std::shared_ptr<WaitObserver*> observer_ = std::make_shared<WaitObserver*>(nullptr);
   std::unique_ptr<cuda::Staging<StreamCopies>> staging_;
 };
 

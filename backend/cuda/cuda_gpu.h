@@ -89,6 +89,15 @@ struct CudaGpu {
   __device__ void await_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
   }
+  __device__ void store_release(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+  }
+  __device__ std::uint32_t load_acquire(const std::uint32_t* word) {
+    std::uint32_t value = 0;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  __device__ void pause() { __nanosleep(20); }
   __device__ std::byte* shared() {
     extern __shared__ __align__(16) unsigned char memory[];
     return reinterpret_cast<std::byte*>(memory);

@@ -35,6 +35,8 @@ namespace specdec::cuda {
 ///     void upload(std::byte* to, std::span<const std::byte> from);      `from` has been read on return
 ///     void download(std::span<std::byte> to, const std::byte* from);    `to` is complete after synchronize()
 ///     void synchronize();
+///     void* stream() const;                                 where it does so
+///     void observe_waits(WaitObserver* observer);           as a Backend's, of synchronize()
 ///     void launch<&kernel>(const Grid& grid, arguments...);
 ///     Recording record(const std::function<void()>& launches);   what `launches` launches, which is not done yet
 ///     void replay(const Recording& recording);
@@ -57,6 +59,7 @@ class GpuBackend final : public Backend {
   }
   void synchronize(Stream /*stream*/) override { device_.synchronize(); }
   Stream stream() const override { return {device_.stream()}; }
+  void observe_waits(WaitObserver* observer) override { device_.observe_waits(observer); }
 
   std::unique_ptr<PassRecorder> make_recorder() override {
     if (!graphs_) {

@@ -172,7 +172,7 @@ def bad_input(options):
         (["--bytes", "1KB"], "--bytes", "'1KB'"), (["--json", "nowhere/out.json"], "--json", "nowhere/out.json"),
         (["--interconnect", "nowhere"], "--interconnect", "'nowhere'"), (["--bytes", "6"], "--bytes", "multiple of 4"),
         (["--csv", "nowhere/out.csv"], "--csv", "nowhere/out.csv"),
-        (["--transport", "smh"], "--transport", "'shm'"), (["--dtype", "f16"], "--dtype", "'f16'"),
+        (["--transport", "smh"], "--transport", "'shm'"), (["--transport", "nccl", "--decode", "layers=2,d_model=64"], "nccl", "--decode"), (["--dtype", "f16"], "--dtype", "'f16'"),
         (["--tokens", "1"], "--tokens", "--d-model"), (["--decode", "layers=1"], "--decode", "d_model"),
         (["--iteration", "1"], "'--iteration'", "'--iterations'"))
     # mpirun takes seconds to end a job that failed: with ranks only what fails in different places.
@@ -183,6 +183,17 @@ def bad_input(options):
         done.expect(len(lines) == 1, f"{len(lines)} lines say why, expected 1")
         for text in named:
             done.expect(text in lines[0], f"the line does not contain {text!r}")
+        done.expect(done.out == b"", "something is on stdout")
+
+
+def without_gpus(options):
+    """In a build without CUDA or NCCL, and in one for them where no GPU is to be seen."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    for transport in ("nccl", "nccl-fast", "ipc"):
+        done = job.run(options, options.ranks, ["--bytes", "1K", "--transport", transport])
+        lines = done.error_lines()
+        done.expect(done.code == 2 and len(lines) == 1, f"exit code {done.code}, lines {lines}")
+        done.expect(f"--transport: found {transport}" in lines[0], lines[0])
         done.expect(done.out == b"", "something is on stdout")
 
 
@@ -204,7 +215,7 @@ def interrupted(options):
 
 CASES = {case.__name__: case for case in (sizes_types_and_transports, header, shared_cores, default_effort, rows_of_a_model, decode,
                                           decode_a_shipped_model, bad_input)}
-TOGETHER = {case.__name__: case for case in (modelled, lost_rank, interrupted)}
+TOGETHER = {case.__name__: case for case in (modelled, without_gpus, lost_rank, interrupted)}
 
 if __name__ == "__main__":
     parsed = job.parse(__doc__)

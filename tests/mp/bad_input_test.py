@@ -164,6 +164,28 @@ def backend_without_a_gpu(place):
     place.refuses_run('backend: found "cuda"', more=["--set", "backend=cuda"])
 
 
+@case(together=True)
+def transport_on_gpus_without_the_backend(place):
+    for transport in ("nccl", "nccl-fast", "ipc"):
+        place.refuses_run(f"parallel.transport: found {transport} with backend cpu", "expected backend cuda",
+                          more=["--set", f"parallel.transport={transport}"])
+
+
+@case(together=True)
+def transport_on_gpus_without_gpus(place):
+    """In a build without CUDA or NCCL, and in one for them where no GPU is to be seen."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    for transport in ("nccl", "nccl-fast", "ipc"):
+        place.refuses_run(f"parallel.transport: found {transport}" if place.ranks else "cuda",
+                          more=["--set", "backend=cuda", "--set", f"parallel.transport={transport}"])
+
+
+@case()
+def modelled_interconnect_of_gpus(place):
+    place.refuses_run("interconnect: found tpu-v4-chen with parallel.transport nccl", "expected native",
+                      more=["--set", "backend=cuda", "--set", "parallel.transport=nccl", "--set", "interconnect=tpu-v4-chen"])
+
+
 # The model's directory
 
 @case(together=True)

@@ -38,6 +38,7 @@ class EmulatedDevice {
     std::copy_n(from, to.size(), to.begin());
   }
   void synchronize() { require_not_recording(); }
+  void observe_waits(WaitObserver* /*observer*/) {}
 
   Recording record(const std::function<void()>& launches) {
     Recording recording;

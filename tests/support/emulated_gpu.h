@@ -50,6 +50,14 @@ class EmulatedGpu {
   void sync() { block_.barrier.arrive_and_wait(); }
   std::byte* shared() { return reinterpret_cast<std::byte*>(block_.shared.data()); }
 
+  void store_release(std::uint32_t* word, std::uint32_t value) {
+    std::atomic_ref(*word).store(value, std::memory_order_release);
+  }
+  std::uint32_t load_acquire(const std::uint32_t* word) {
+    return std::atomic_ref(*const_cast<std::uint32_t*>(word)).load(std::memory_order_acquire);
+  }
+  void pause() { std::this_thread::yield(); }
+
   template <typename T>
   T shuffle(T value, int lane) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));

@@ -21,6 +21,8 @@ class ForwardingBackend : public Backend {
     inner_->download(host, device, stream);
   }
   void synchronize(Stream stream) override { inner_->synchronize(stream); }
+  Stream stream() const override { return inner_->stream(); }
+  void observe_waits(WaitObserver* observer) override { inner_->observe_waits(observer); }
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override { return inner_->pack(spec); }
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
     inner_->matmul(weight, x, y, stream);

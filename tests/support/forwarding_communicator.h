@@ -12,6 +12,7 @@ class ForwardingCommunicator : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   std::string_view transport() const override { return inner_.transport(); }
+  bool on_device() const override { return inner_.on_device(); }
   void all_reduce(std::span<float> data, Stream stream) override { inner_.all_reduce(data, stream); }
   void all_reduce(std::span<BF16> data, Stream stream) override { inner_.all_reduce(data, stream); }
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override {
@@ -22,6 +23,7 @@ class ForwardingCommunicator : public Communicator {
   }
   void broadcast(std::span<std::byte> data, int root, Stream stream) override { inner_.broadcast(data, root, stream); }
   void barrier() override { inner_.barrier(); }
+  void poll() override { inner_.poll(); }
 
  private:
   Communicator& inner_;

@@ -52,6 +52,16 @@ TEST(ByteSizes, RefusesWhatIsNoSize) {
   }
 }
 
+TEST(BenchCommand, TransportsOfGpusAreForPlainAllReduces) {
+  EXPECT_THAT(parse({"--transport", "nccl,nccl-fast,ipc,shm"}).transports,
+              ElementsAre("nccl", "nccl-fast", "ipc", "shm"));
+  EXPECT_TRUE(parse({"--share-gpus"}).share_gpus);
+  EXPECT_THAT(refusal({"--transport", "shm,ipc", "--decode", "layers=2,d_model=64"}),
+              HasSubstr("--transport: found ipc with --decode"));
+  EXPECT_THAT(refusal({"--transport", "nccl", "--interconnect", "tpu-v4-chen"}),
+              HasSubstr("--transport: found nccl with --interconnect"));
+}
+
 TEST(BenchCommand, TheDefaultIsTheWholeCurveOfWhatAutoPicks) {
   const BenchCommand command = parse({});
   EXPECT_THAT(command.transports, ElementsAre("auto"));

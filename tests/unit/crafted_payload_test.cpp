@@ -105,6 +105,50 @@ TEST(AllReduceBench, PlantedWrongSumsAreCounted) {
   });
 }
 
+/// A payload that lies elsewhere than the host's; its sums are right, or the fifth is not.
+class Elsewhere final : public DevicePayload {
+ public:
+  Elsewhere(Communicator& group, std::size_t elements, bool spoils)
+      : group_(group), memory_(elements), spoils_(spoils) {}
+  void write(std::span<const std::byte> bytes) override { std::ranges::copy(bytes, bytes_of_memory().begin()); }
+  void all_reduce() override {
+    group_.all_reduce(std::span(memory_), Stream{});
+    memory_[7] += spoils_ && ++calls_ % 5 == 0 ? 1.0F : 0.0F;
+  }
+  void read(std::span<std::byte> bytes) override { std::ranges::copy(bytes_of_memory(), bytes.begin()); }
+
+ private:
+  std::span<std::byte> bytes_of_memory() { return std::as_writable_bytes(std::span(memory_)); }
+
+  Communicator& group_;
+  std::vector<float> memory_;
+  bool spoils_;
+  int calls_ = 0;
+};
+
+TEST(AllReduceBench, PayloadsOnADeviceAreSummedAndVerifiedThere) {
+  ThreadGroup measured(2);
+  run_ranks(2, [&](Communicator& control) {
+    Communicator& group = measured.communicator(control.rank());
+    const auto elsewhere = [&](bool spoils) {
+      return [&group, spoils](DType dtype, std::size_t elements) {
+        EXPECT_EQ(dtype, DType::kF32);
+        return std::make_unique<Elsewhere>(group, elements, spoils);
+      };
+    };
+    const std::vector<Contender> contenders = {{.group = &group, .on_device = elsewhere(false)},
+                                               {.group = &group, .on_device = elsewhere(true)},
+                                               {.group = &group}};
+    const auto figures =
+        bench_all_reduce<float>(control, contenders, 1000, {.iterations = 20, .warmup = 0}, [] { return false; });
+    ASSERT_EQ(figures.size(), 3U);
+    EXPECT_EQ(figures[0].wrong, 0);
+    EXPECT_GE(figures[1].wrong, 2 * 20 / 5);
+    EXPECT_EQ(figures[2].wrong, 0);
+    EXPECT_EQ(figures[1].iterations, 20);
+  });
+}
+
 TEST(DecodeBench, PlantedWrongSumsAreCounted) {
   ThreadGroup measured(2);
   run_ranks(2, [&](Communicator& control) {

@@ -17,6 +17,8 @@
 ///     std::uint32_t round_pair<type>(lower, upper);   two floats rounded to bf16 or fp16
 ///     void multiply_add<type>(d, a, b);  of a warp: D += A B on tensor cores (mma.sync.m16n8k16, bf16 or fp16 in, fp32 sums)
 ///     void load_weights(to, from);       16 bytes that are read once
+///     void store_release(word, value), std::uint32_t load_acquire(word);  of one thread: words that other devices and the host see too
+///     void pause();                      of one thread: between two looks at such a word
 /// and copies of a thread's own, from memory to the block's, which are there once they have been awaited:
 ///     void copy_weights<evict_first>(to, from);   16 bytes that are read once, and that the cache may forget first
 ///     void copy_or_zero<bytes>(to, from, is);     zeros, and nothing is read, where `is` is false
