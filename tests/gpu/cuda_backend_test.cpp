@@ -24,5 +24,11 @@ TEST_F(CudaBackendTest, AttentionHasTheCpusBits) { battery::expect_attention_of_
 TEST_F(CudaBackendTest, AMovedSlotIsMovedInAllLayers) { battery::expect_moved_slots(*gpu_); }
 TEST_F(CudaBackendTest, StatisticsOfSlicesHaveTheCpusBits) { battery::expect_statistics_of_the_cpu(*gpu_); }
 
+TEST_F(CudaBackendTest, RandomWeightsAreThoseOfTheHost) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    battery::expect_random_weights(*gpu_, dtype);
+  }
+}
+
 }  // namespace
 }  // namespace specdec

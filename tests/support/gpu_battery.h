@@ -15,4 +15,7 @@ void expect_attention_of_the_cpu(Backend& gpu);
 void expect_moved_slots(Backend& gpu);
 void expect_statistics_of_the_cpu(Backend& gpu);
 
+/// Matrices of `dtype` and tables that are made on the device are those that the host would have read, bit for bit.
+void expect_random_weights(Backend& gpu, DType dtype);
+
 }  // namespace specdec::battery

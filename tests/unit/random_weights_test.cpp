@@ -16,8 +16,8 @@
 #include "models/transformer.h"
 #include "models/weights.h"
 #include "parallel/thread_communicator.h"
+#include "tests/support/random_layers.h"
 #include "tests/support/temporary_directory.h"
-#include "tests/unit/random_layers.h"
 
 /// `weights: random`: one model, whoever makes which part of it where.
 namespace specdec {
