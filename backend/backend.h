@@ -48,7 +48,7 @@ struct LinearSpec {
   /// The canonical slices of the local inner dimension that this rank owns, in order, covering [0, cols) without gaps; some
   /// may be empty. A column-parallel or replicated layer has exactly one: the whole inner dimension.
   std::vector<Range> slices;
-  /// Type of the packed weights: kF32 or kBF16.
+  /// Type of the packed weights; the CPU backend has no kF16.
   DType dtype = DType::kBF16;
 
   /// Whether all of it is made and not read, so that a backend may make it where it will lie.
@@ -178,7 +178,7 @@ class Backend {
   // --- Linear layers ----------------------------------------------------------------------------------------------
   virtual std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) = 0;
   /// y[r, n] = tree over slices s of (sum over k in s, in order and from zero, of x[r, k] * w[n, k]), in fp32. x is rounded to bf16
-  /// first when the weights are bf16. A slice that is empty counts as -0.0, the identity; so does a matrix with no columns. Any
+  /// or fp16 first when the weights are. A slice that is empty counts as -0.0, the identity; so does a matrix with no columns. Any
   /// number of rows; the result of a row does not depend on the others. x [rows, in_features], y [rows, out_features].
   virtual void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) = 0;
 

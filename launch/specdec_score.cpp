@@ -25,6 +25,7 @@
 #include "parallel/program.h"
 #include "parallel/timed_communicator.h"
 #include "runtime/agree_isa.h"
+#include "runtime/config.h"
 #include "runtime/flags.h"
 #include "runtime/npy.h"
 #include "runtime/paths.h"
@@ -74,7 +75,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--trace", options.trace, "Write what every rank did when, as a timeline for Perfetto")
       ->type_name("DIR");
   app.add_option("--dtype", options.dtype, "Type of the packed weights")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--weights", [&options](const std::string& source) { options.weights.random = source == "random"; },
@@ -212,11 +213,9 @@ int run(MpiSession& session, int argc, char** argv) {
                       .cuda = {.local_rank = local.rank, .local_ranks = local.ranks, .share = options.share_gpus}});
     backend->observe_waits(&device_wait);
     weights = open_weights(options.model, options.weights);
-    model =
-        std::make_unique<Transformer>(config, *weights, *backend, group,
-                                      TransformerOptions{.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16,
-                                                         .max_rows = kBlockRows,
-                                                         .tracer = trace.tracer()});
+    model = std::make_unique<Transformer>(
+        config, *weights, *backend, group,
+        TransformerOptions{.dtype = dtype_named(options.dtype), .max_rows = kBlockRows, .tracer = trace.tracer()});
     if (gather && root) {
       logits_file.emplace(options.logits, static_cast<std::int64_t>(tokens.size()), config.vocabulary);
     }

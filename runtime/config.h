@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cuda/cuda_backend.h"
 #include "backend/dtype.h"
 #include "backend/sampler.h"
 #include "models/config.h"
@@ -27,6 +28,11 @@ enum class Method : std::uint8_t { kAutoregressive, kSpeculative };
 /// As written in a config and in reports.
 constexpr std::string_view name_of(Method method) {
   return method == Method::kAutoregressive ? "autoregressive" : "speculative";
+}
+
+/// The type of packed weights with this name_of().
+constexpr DType dtype_named(std::string_view name) {
+  return name == name_of(DType::kF32) ? DType::kF32 : name == name_of(DType::kF16) ? DType::kF16 : DType::kBF16;
 }
 
 /// Everything that a run is made of, as written in a YAML file (docs/configuration.md) and changed by --set. Rank 0 reads it and
@@ -55,6 +61,7 @@ struct RunConfig {
   struct Cuda {
     bool graphs = true;   ///< replay passes that come again as CUDA graphs
     bool overlap = true;  ///< start kernels while the one before them ends
+    CudaProducts matmul = CudaProducts::kTensor;
   } cuda;
 
   struct Decode {

@@ -225,9 +225,10 @@ std::vector<ConfigKey> make_keys() {
                          "Of random weights; the same seed gives the same models on any number of ranks.",
                          [](RunConfig& c) -> std::uint64_t& { return c.weights.seed; }));
   keys.push_back(choice(
-      "dtype", {"bf16", "f32"}, "Type of the weights in memory; sums are always fp32.",
+      "dtype", {"bf16", "f16", "f32"},
+      "Type of the weights in memory; sums are always fp32. `f16` is for the backends cuda and reference.",
       [](const RunConfig& c) { return name_of(c.dtype); },
-      [](RunConfig& c, const std::string& v) { c.dtype = v == "f32" ? DType::kF32 : DType::kBF16; }));
+      [](RunConfig& c, const std::string& v) { c.dtype = dtype_named(v); }));
   keys.push_back(word("backend", {"cpu", "reference", "cuda"},
                       "What a rank computes with; `reference` is naive and slow, `cuda` needs a GPU and a build for it "
                       "(docs/gpu.md).",
@@ -272,6 +273,13 @@ std::vector<ConfigKey> make_keys() {
               "With `backend: cuda`, start kernels while the one before them ends, on GPUs that can (compute "
               "capability 9.0 and later).",
               [](RunConfig& c) -> bool& { return c.cuda.overlap; }));
+  keys.push_back(choice(
+      "cuda.matmul", {"tensor", "cublas", "vector", "cpu_order"},
+      "With `backend: cuda`, what multiplies with weights of bf16 and f16: our kernel for tensor cores, `cublas`, our "
+      "kernel for vector units (up to 3 rows), or the order of the CPU's kernels. With `cublas` and `vector` a row's "
+      "bits depend on how many rows there are, so that speculative and autoregressive text may differ.",
+      [](const RunConfig& c) { return name_of(c.cuda.matmul); },
+      [](RunConfig& c, const std::string& v) { c.cuda.matmul = cuda_products_named(v); }));
 
   keys.push_back(choice(
       "decode.method", {"speculative", "autoregressive"}, "Which decoding runs when nothing is compared.",

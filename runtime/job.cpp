@@ -74,6 +74,7 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                              .cuda = {.local_rank = local.rank,
                                       .local_ranks = local.ranks,
                                       .share = config_.parallel.share_gpus,
+                                      .products = config_.cuda.matmul,
                                       .graphs = config_.cuda.graphs,
                                       .overlap = config_.cuda.overlap}});
     backend_->observe_waits(&device_wait_);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/cuda/cublas_product.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_gpu.h"
@@ -154,6 +155,9 @@ class StreamDevice {
     cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
     stream_.reset(stream);
     staging_ = std::make_unique<cuda::Staging<StreamCopies>>(StreamCopies(stream, observer_));
+    if (options.products == CudaProducts::kCublas) {
+      cublas_ = std::make_unique<CublasProduct>();
+    }
   }
 
   std::string description() const { return "cuda (" + device_.description() + ")"; }
@@ -179,6 +183,9 @@ class StreamDevice {
     const std::unique_ptr<CUgraph_st, DestroyGraph> owner(graph);
     return Recording(graph);
   }
+  void multiply_by_library(DType dtype, const std::byte* weights, const std::byte* x, std::int64_t inputs, Rows y) {
+    cublas_->multiply(stream_.get(), dtype, weights, x, inputs, y);
+  }
   void replay(const Recording& recording) {
     cuda_check(cudaGraphLaunch(recording.get(), stream_.get()), "cudaGraphLaunch");
   }
@@ -198,6 +205,7 @@ class StreamDevice {
   std::unique_ptr<CUstream_st, Destroy> stream_;
   std::shared_ptr<WaitObserver*> observer_ = std::make_shared<WaitObserver*>(nullptr);
   std::unique_ptr<cuda::Staging<StreamCopies>> staging_;
+  std::unique_ptr<CublasProduct> cublas_;  // for CudaProducts::kCublas
 };
 
 }  // namespace

@@ -22,6 +22,15 @@ constexpr std::string_view name_of(CudaProducts products) {
   constexpr std::string_view kNames[] = {"tensor", "cublas", "vector", "cpu_order"};
   return kNames[static_cast<std::size_t>(products)];
 }
+/// The one with this name_of().
+constexpr CudaProducts cuda_products_named(std::string_view name) {
+  for (const CudaProducts products : {CudaProducts::kCublas, CudaProducts::kVector, CudaProducts::kCpuOrder}) {
+    if (name == name_of(products)) {
+      return products;
+    }
+  }
+  return CudaProducts::kTensor;
+}
 /// Whether greedy speculative text must equal autoregressive text: a row's bits are its own.
 constexpr bool row_invariant(CudaProducts products) {
   return products == CudaProducts::kTensor || products == CudaProducts::kCpuOrder;

@@ -40,6 +40,7 @@ namespace specdec::cuda {
 ///     void launch<&kernel>(const Grid& grid, arguments...);
 ///     Recording record(const std::function<void()>& launches);   what `launches` launches, which is not done yet
 ///     void replay(const Recording& recording);
+///     void multiply_by_library(dtype, weights, x, inputs, y);   as CublasProduct::multiply
 ///     std::string description() const;
 ///
 /// A GPU is one (cuda_backend.cu); the unit tests have another, which emulates it (tests/support/emulated_device.h).
@@ -49,7 +50,7 @@ class GpuBackend final : public Backend {
   GpuBackend(Device device, const CudaOptions& options)
       : device_(std::move(device)), graphs_(options.graphs), products_(device_, options.products) {}
 
-  std::string description() const override { return device_.description(); }
+  std::string description() const override { return device_.description() + std::string(products_.remark()); }
 
   bool on_host() const override { return false; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override { return device_.allocate(bytes); }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,44 +16,17 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/grid.h"
+#include "backend/cuda/kernels/half_kernels.h"
 #include "backend/cuda/kernels/matmul_kernel.h"
 #include "backend/cuda/kernels/row_kernels.h"
 #include "backend/cuda/kernels/tensor_matmul_kernel.h"
 #include "backend/cuda/random_weights.h"
 #include "backend/cuda/tensor_choice.h"
 #include "backend/cuda/tensor_layout.h"
+#include "backend/cuda/tensor_tables.h"
 #include "backend/error.h"
 
 namespace specdec::cuda {
-
-/// What launches of tensor_matmul know of an order of additions, on the device.
-template <class Device>
-class TensorTables {
- public:
-  /// `warps`: of the blocks that are launched.
-  TensorTables(Device& device, const TensorOrder& order, int warps)
-      : steps_(copy_on(device, std::span(order.steps()))), count_(std::ssize(order.steps())), cut_(order.cut(warps)) {
-    leaves_ = copy_on(device, std::span<const Leaf>(cut_.leaves));
-  }
-
-  TensorView view(const std::byte* weights, std::int64_t outputs) const {
-    TensorView view{.weights = reinterpret_cast<const Weights8*>(weights),
-                    .step = reinterpret_cast<const Step*>(steps_->data()),
-                    .leaf = reinterpret_cast<const Leaf*>(leaves_->data()),
-                    .steps = count_,
-                    .outputs = outputs,
-                    .parts = static_cast<std::int32_t>(cut_.parts.size()),
-                    .stack = cut_.stack};
-    std::ranges::copy(cut_.parts, view.part);
-    return view;
-  }
-
- private:
-  std::unique_ptr<Buffer> steps_;
-  std::int64_t count_;
-  TensorCut cut_;
-  std::unique_ptr<Buffer> leaves_;
-};
 
 /// The linear layers of a GpuBackend: how their weights lie on a `Device` (gpu_backend.h) and which kernels multiply with them.
 template <class Device>
@@ -66,14 +40,20 @@ class Products {
     if (spec.dtype == DType::kF16 && kind_ == CudaProducts::kCpuOrder) {
       throw_bad_input("dtype: found \"f16\" with cuda.matmul: cpu_order, expected \"bf16\" or \"f32\"");
     }
+    if (spec.dtype != DType::kF32 && kind_ == CudaProducts::kCublas && spec.slices.back().end > 0) {
+      return std::make_unique<Linear>(device_, spec);
+    }
     const bool random = spec.random();
     const Contents contents = random ? Contents::kNone : Contents::kPacked;
     auto linear = spec.dtype != DType::kF32 && kind_ != CudaProducts::kCpuOrder
                       ? std::make_unique<Linear>(device_, TensorLayout(spec, contents), spec.dtype)
                       : std::make_unique<Linear>(device_, CpuPackedLinear(spec, Isa::kScalar, contents), spec);
     if (random) {
-      std::visit([&](const auto& view) { make_random(device_, spec, layout_of(view), linear->weights->data()); },
-                 linear->view);
+      if (const auto* const tensor = std::get_if<Tensor>(&linear->view)) {
+        make_random(device_, spec, tensor->view, linear->weights->data());
+      } else {
+        make_random(device_, spec, std::get<PackedView>(linear->view), linear->weights->data());
+      }
     }
     return linear;
   }
@@ -84,9 +64,30 @@ class Products {
     std::visit([&](const auto& view) { multiply(view, x, y); }, static_cast<const Linear&>(weight).view);
   }
 
+  /// For reports: what is not the default, and what it means.
+  std::string_view remark() const {
+    switch (kind_) {
+      case CudaProducts::kTensor:
+        break;
+      case CudaProducts::kCublas:
+        return ", products by cuBLAS: bits depend on the number of rows and of ranks";
+      case CudaProducts::kVector:
+        return ", products of 1 to 3 rows by vector units: bits depend on the number of rows";
+      case CudaProducts::kCpuOrder:
+        return ", products in the CPU's order";
+    }
+    return "";
+  }
+
  private:
   using Gpu = typename Device::Gpu;
 
+  /// Row-major, for a library.
+  struct Plain {
+    const std::byte* weights;
+    DType dtype;
+    std::int64_t inputs;
+  };
   struct Tensor {
     TensorView view;
     DType dtype;
@@ -124,6 +125,23 @@ class Products {
           tables(std::in_place, device, layout.order(), kTensorWarps) {
       view = Tensor{tables->view(weights->data(), outputs), dtype, layout.order().even()};
     }
+    /// For a library: rows as they are, rounded.
+    Linear(Device& device, const LinearSpec& spec) : outputs(0), inputs(spec.slices.back().end) {
+      for (const WeightView& stacked : spec.stacked) {
+        outputs += stacked.rows;
+      }
+      std::vector<std::uint16_t> halves(static_cast<std::size_t>(outputs * inputs));
+      std::vector<float> row(static_cast<std::size_t>(inputs));
+      auto to = halves.begin();
+      for (const WeightView& stacked : spec.stacked) {
+        for (std::int64_t r = 0; r < stacked.rows; ++r) {
+          read_row(stacked, r, row);
+          to = std::ranges::transform(row, to, spec.dtype == DType::kF16 ? float_to_f16 : float_to_bf16).out;
+        }
+      }
+      weights = copy_on(device, std::span<const std::uint16_t>(halves));
+      view = Plain{weights->data(), spec.dtype, inputs};
+    }
     std::int64_t out_features() const override { return outputs; }
     std::int64_t in_features() const override { return inputs; }
     std::size_t bytes() const override { return weights->bytes(); }
@@ -133,11 +151,8 @@ class Products {
     std::unique_ptr<Buffer> weights;
     std::unique_ptr<Buffer> slices;              // of a PackedView
     std::optional<TensorTables<Device>> tables;  // of a Tensor
-    std::variant<PackedView, Tensor> view;
+    std::variant<PackedView, Tensor, Plain> view;
   };
-
-  static const PackedView& layout_of(const PackedView& view) { return view; }
-  static const TensorView& layout_of(const Tensor& tensor) { return tensor.view; }
 
   /// What the host has packed, or room for as much.
   template <typename T>
@@ -151,6 +166,18 @@ class Products {
     } else {
       multiply<DType::kBF16>(weight, x, y);
     }
+  }
+
+  void multiply(const Plain& weight, ConstRows x, Rows y) {
+    auto* const halves = rounded_.template take<std::uint16_t>(device_, x.rows * x.cols);
+    const Grid grid{.x = x.rows, .threads = kRoundThreads};
+    if (weight.dtype == DType::kF16) {
+      device_.template launch<&cuda::round_to_halves<Gpu, DType::kF16>>(grid, x, halves);
+    } else {
+      device_.template launch<&cuda::round_to_halves<Gpu, DType::kBF16>>(grid, x, halves);
+    }
+    device_.multiply_by_library(weight.dtype, weight.weights, reinterpret_cast<const std::byte*>(halves), weight.inputs,
+                                y);
   }
 
   template <DType kType>

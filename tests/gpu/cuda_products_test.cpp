@@ -15,6 +15,13 @@ TEST(CudaProductsTest, OfManyOutputs) {
   battery::expect_wide_products(*make_cuda_backend({}), DType::kBF16);
   battery::expect_wide_products(*make_cuda_backend({}), DType::kF16);
 }
+TEST(CudaProductsTest, OfALibraryAndOfVectorUnitsAreNear) {
+  for (const CudaProducts products : {CudaProducts::kCublas, CudaProducts::kVector}) {
+    const std::unique_ptr<Backend> gpu = make_cuda_backend({.products = products});
+    battery::expect_near_products(*gpu, DType::kBF16);
+    battery::expect_near_products(*gpu, DType::kF16);
+  }
+}
 TEST(CudaProductsTest, RanksAddUpToTheSameBits) { battery::expect_ranks_add_up(*make_cuda_backend({})); }
 
 TEST(CudaProductsTest, InTheCpusOrderHaveItsBits) {

@@ -30,7 +30,7 @@ tests=build/cuda/bin/gpu_tests
 # Launches of all kernels, small enough for a checker that runs them a hundred times slower.
 few='--gtest_filter=*Norms*:*Elementwise*:*Moved*:*RanksAddUp*:*RandomWeights*'
 
-build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests specdec_dist -j "$(nproc)"; }
+build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests product_bench specdec_dist -j "$(nproc)"; }
 # Greedy: with speculation the same text as without.
 greedy() {
   # shellcheck source=/dev/null
@@ -50,6 +50,7 @@ export out
 step machine 20 nvidia-smi
 step build 300 bash -c build
 step tests 90 "$tests"
+step products 90 build/cuda/bin/product_bench --json "$out/products.json"
 step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "$few"
 step racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
 step resources 60 python3 tests/gpu/resources.py

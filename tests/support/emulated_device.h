@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/thread_pool.h"
@@ -58,20 +59,37 @@ class EmulatedDevice {
 
   template <auto kFunction, typename... Arguments>
   void launch(const cuda::Grid& grid, const Arguments&... arguments) {
-    const auto run = [=] {
+    enqueue([=] {
       emulate(grid.x, grid.y, grid.threads, grid.shared_bytes, [&](EmulatedGpu& gpu) {
         flush_subnormals_to_zero();
         kFunction(gpu, arguments...);
       });
-    };
-    if (recording_ != nullptr) {
-      recording_->push_back(run);
-    } else {
-      run();
-    }
+    });
+  }
+
+  /// In an order that no kernel of ours has: from the last input on.
+  void multiply_by_library(DType dtype, const std::byte* weights, const std::byte* x, std::int64_t inputs, Rows y) {
+    enqueue([=] {
+      for (std::int64_t r = 0; r < y.rows; ++r) {
+        for (std::int64_t n = 0; n < y.cols; ++n) {
+          float sum = 0;
+          for (std::int64_t k = inputs - 1; k >= 0; --k) {
+            sum += load_as_float(weights, dtype, n * inputs + k) * load_as_float(x, dtype, r * inputs + k);
+          }
+          y.row(r)[n] = sum;
+        }
+      }
+    });
   }
 
  private:
+  void enqueue(std::function<void()> work) {
+    if (recording_ != nullptr) {
+      recording_->push_back(std::move(work));
+    } else {
+      work();
+    }
+  }
   void require_not_recording() const { check(recording_ == nullptr, "a graph holds launches only"); }
 
   Recording* recording_ = nullptr;

@@ -9,7 +9,9 @@ namespace specdec::battery {
 void expect_products_of_the_cpu(Backend& gpu, DType dtype);
 /// Products within a bound, and each row's bits its own.
 void expect_products(Backend& gpu, DType dtype);
-/// The same of so many outputs that an emulated GPU would take minutes.
+/// Products within a bound: for CudaProducts whose rows' bits are not their own.
+void expect_near_products(Backend& gpu, DType dtype);
+/// As expect_products, of so many outputs that an emulated GPU would take minutes.
 void expect_wide_products(Backend& gpu, DType dtype);
 /// The sums of 2, 4 and 8 ranks, added in the canonical tree, are those of one, bit for bit.
 void expect_ranks_add_up(Backend& gpu);

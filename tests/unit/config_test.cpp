@@ -40,7 +40,7 @@ TEST(Config, ReadsEveryKey) {
           "interconnect: [tpu-v4-chen, native]\n"
           "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
           "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2, share_gpus: true}\n"
-          "cuda: {graphs: false, overlap: false}\n"
+          "cuda: {graphs: false, overlap: false, matmul: cublas}\n"
           "decode: {method: autoregressive, k: 6, temperature: 0.8, top_k: 40, top_p: 0.95,\n"
           "  seed: 18446744073709551615, max_new_tokens: 7, ignore_eos: true, stop: [\"\\n\\n\"]}\n",
           "f.yaml", ".")
@@ -68,6 +68,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_TRUE(run.parallel.share_gpus);
   EXPECT_FALSE(run.cuda.graphs);
   EXPECT_FALSE(run.cuda.overlap);
+  EXPECT_EQ(run.cuda.matmul, CudaProducts::kCublas);
   EXPECT_EQ(run.decode.method, Method::kAutoregressive);
   EXPECT_EQ(run.decode.k, 6);
   EXPECT_EQ(run.decode.sampling.temperature, 0.8F);
@@ -111,7 +112,7 @@ TEST(Config, ErrorsNameLineKeyFoundAndExpected) {
       {"decode: {top_p: 0}\n", "f.yaml:1: decode.top_p: found '0', expected a number above 0, at most 1"},
       {"decode: {top_p: inf}\n", "f.yaml:1: decode.top_p: found 'inf', expected a number above 0, at most 1"},
       {"compare: maybe\n", "f.yaml:1: compare: found 'maybe', expected true or false"},
-      {"dtype: bf61\n", "f.yaml:1: dtype: found 'bf61', expected one of bf16, f32; did you mean 'bf16'?"},
+      {"dtype: bf61\n", "f.yaml:1: dtype: found 'bf61', expected one of bf16, f16, f32; did you mean 'bf16'?"},
       {"target:\n", "f.yaml:1: target: found nothing, expected the directory of a model"},
       {"target: \"a\\0b\"\n", "f.yaml:1: target: found a path with a NUL byte, expected the directory of a model"},
       {"decode: 4\n", "f.yaml:1: decode: found '4', expected a map of keys"},

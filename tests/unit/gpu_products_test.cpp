@@ -1,14 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/isa.h"
 #include "backend/cuda/kernels/tensor_matmul_kernel.h"
 #include "backend/cuda/tensor_choice.h"
 #include "backend/cuda/tensor_layout.h"
+#include "backend/error.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/gpu_matrix.h"
 #include "tests/support/product_battery.h"
@@ -39,6 +43,33 @@ TEST_F(GpuProductsTest, InTheCpusOrderHaveItsBits) {
   battery::expect_products_of_the_cpu(gpu_, DType::kF32);
   battery::expect_products(in_order, DType::kBF16);
   battery::expect_ranks_add_up(in_order);
+}
+
+TEST_F(GpuProductsTest, OfALibraryAndOfVectorUnitsAreNear) {
+  for (const CudaProducts products : {CudaProducts::kCublas, CudaProducts::kVector}) {
+    EmulatedBackend gpu(EmulatedDevice(), {.products = products});
+    battery::expect_near_products(gpu, DType::kBF16);
+    battery::expect_near_products(gpu, DType::kF16);
+    EXPECT_NE(gpu.description().find("bits depend on the number of rows"), std::string::npos) << gpu.description();
+  }
+  EXPECT_EQ(gpu_.description(), "emulated");
+}
+
+TEST_F(GpuProductsTest, HalvesInTheCpusOrderAreRefused) {
+  EmulatedBackend in_order(EmulatedDevice(), {.products = CudaProducts::kCpuOrder});
+  CpuBackend cpu(Isa::kScalar, 1);
+  const std::vector<float> weight(1);
+  const LinearSpec spec{.stacked = {{reinterpret_cast<const std::byte*>(weight.data()), DType::kF32, 1, 1, 1, 1}},
+                        .slices = {{0, 1}},
+                        .dtype = DType::kF16};
+  for (Backend* const backend : {static_cast<Backend*>(&in_order), static_cast<Backend*>(&cpu)}) {
+    EXPECT_THROW(
+        try { backend->pack(spec); } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+          throw;
+        },
+        Error);
+  }
 }
 
 struct Product {

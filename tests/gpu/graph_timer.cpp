@@ -1,8 +1,9 @@
+#include "tests/gpu/graph_timer.h"
+
 #include <algorithm>
 #include <array>
 
 #include "backend/cuda/cuda_device.h"
-#include "tests/gpu/graph_timer.h"
 
 namespace specdec {
 namespace {
