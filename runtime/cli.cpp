@@ -27,8 +27,8 @@ constexpr const char* kExamples =
     "                                     (on the machine's own and on a described interconnect, side by side)\n"
     "  specdec_dist --target assets/manpy-11m --draft assets/manpy-2m --prompt-file notes.txt --json report.json\n"
     "  specdec_dist --target DIR --prompt-ids '3 14 15'          (a model without a tokenizer)\n"
-    "  specdec_dist --target assets/shapes/llama-3-8b --set weights=random --prompt-random 512\n"
-    "                                     (how long a shape takes, without its checkpoint)\n"
+    "  specdec_dist --target DIR --set weights=random --prompt-random 512\n"
+    "                                     (what a shape costs: DIR needs a config.json and no checkpoint)\n"
     "All keys of a config, their defaults and ranges: specdec_dist --print-keys";
 
 /// --prompt, --prompt-file, --prompt-ids and --prompt-random keep the order in which they stand.

@@ -121,7 +121,7 @@ def a_model_that_drafts_for_itself_is_always_right(options):
 
 
 def configs_for_gpus_in_small(options):
-    """Every configs/gpu/*.yaml as it stands but for the backend and the size of its models."""
+    """Every configs/gpu/*.yaml as it stands but for the backend, the transport and the size of its models."""
     files = sorted(glob.glob(os.path.join(job.ROOT, "configs", "gpu", "*.yaml")))
     assert len(files) >= 3, files
     for file in files:
@@ -133,7 +133,7 @@ def configs_for_gpus_in_small(options):
                     if key in ("target", "draft"):
                         folder = os.path.join(job.ROOT, value)
                         arguments += [f"--{key}", smaller(directory, folder, 16 if "chinchilla" in value else 8)]
-            done = job.reported(options, options.ranks, [*arguments, *job.sets("backend=cpu", "decode.max_new_tokens=8")])
+            done = job.reported(options, options.ranks, [*arguments, *job.sets("backend=cpu", "parallel.transport=auto", "decode.max_new_tokens=8")])
             done.expect("weights: random (seed 0)" in done.err, f"{file} has no label")
             for run in done.report["runs"]:
                 for output in run["outputs"]:
