@@ -342,7 +342,7 @@ std::string configuration_page() {
       "and the `--prompt` flags go over both. Sections nest (`decode:` with `k: 4` under it) or are written "
       "with a dot (`decode.k: 4`). An unknown or doubled key, a value of another type or out of range ends "
       "the program with exit code 2 and one line that names file and line.\n\n"
-      "A config name without a slash is looked up in `.`, `configs/` and the installed "
+      "A config that does not begin with a slash or a dot is looked up in `.`, `configs/` and the installed "
       "`share/specdec/configs`; the relative path of a model in the config file's directory, the current "
       "one, `share/specdec` and `share/specdec/assets`; the relative path of an interconnect's file, which "
       "has a slash or ends with `.yaml`, in the config file's directory and the current one. Without a "

@@ -51,9 +51,10 @@ fs::path share_directory() {
 
 fs::path find_config(const std::string& name) {
   const std::string found = fmt::format("--config: found no file '{}'", name);
-  if (name.find('/') != std::string::npos) return first_of({name}, is_file, found, "");
+  if (name.starts_with('/') || name.starts_with('.')) return first_of({name}, is_file, found, "");
   const fs::path shared = share_directory() / "configs";
-  const auto hint = suggestion(name, configs_in({".", "configs", shared}));
+  const bool bare = name.find('/') == std::string::npos;
+  const auto hint = bare ? suggestion(name, configs_in({".", "configs", shared})) : "";
   return first_of({name, fs::path("configs") / name, shared / name}, is_file, found, hint);
 }
 

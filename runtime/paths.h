@@ -9,8 +9,8 @@ namespace specdec {
 /// ../share/specdec beside the folder of this executable: configs/ and assets/ are in it, installed or (as links) in a build tree.
 std::filesystem::path share_directory();
 
-/// A name with a slash as it stands; a bare one in `.`, `configs/` and the share directory's configs/. Throws kBadInput listing the
-/// places that were looked at, and the nearest name found there.
+/// A name in `.`, `configs/` and the share directory's configs/, "gpu/llama-3-8b.yaml" too; one that begins with a slash or a dot as it stands.
+/// Throws kBadInput listing the places that were looked at, and for a bare name the nearest found there.
 std::filesystem::path find_config(const std::string& name);
 
 /// The file of an interconnect. A relative path, which has a slash or ends with .yaml, is looked up in `config_dir` (empty: skipped) and

@@ -22,7 +22,7 @@ GENERATED = {"specdec_build.h", "specdec_commit.h"}
 RESTRICTED = [
     (re.compile(r"mpi\.h$"), ("parallel/", "tests/mp/")),
     (re.compile(r"nccl\.h$"), ("parallel/",)),
-    (re.compile(r"nvtx3/"), ("parallel/",)),
+    (re.compile(r"nvtx3/"), ("parallel/", "tests/gpu/")),
     (re.compile(r"yaml-cpp/"), ("runtime/", "tests/")),
     (re.compile(r"(cuda|cublas|cublasLt)\w*\.h$"), ("backend/cuda/", "parallel/", "tests/gpu/")),
 ]

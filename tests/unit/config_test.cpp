@@ -292,6 +292,9 @@ TEST(Paths, ListsWhereItLooked) {
   const std::string config = error_of([] { find_config("minimla.yaml"); });
   EXPECT_THAT(config, HasSubstr("'configs/minimla.yaml'"));
   EXPECT_THAT(config, HasSubstr("did you mean 'minimal.yaml'?"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(find_config("gpu/llama-3-8b.yaml")));
+  EXPECT_THAT(error_of([] { find_config("./gpu/llama-3-8b.yaml"); }),
+              testing::EndsWith("looked at './gpu/llama-3-8b.yaml'"));
   const std::string model = error_of([] { find_model("no-such", "conf", "f.yaml: target"); });
   EXPECT_THAT(model, testing::StartsWith("f.yaml: target: found no directory 'no-such'"));
   EXPECT_THAT(model, HasSubstr("'conf/no-such'"));
