@@ -30,7 +30,7 @@ tests=build/cuda/bin/gpu_tests
 # Launches of all kernels, small enough for a checker that runs them a hundred times slower.
 few='--gtest_filter=*Norms*:*Elementwise*:*Moved*:*RanksAddUp*:*RandomWeights*'
 
-build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests product_bench specdec_dist -j "$(nproc)"; }
+build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests product_bench programs -j "$(nproc)"; }
 # Greedy: with speculation the same text as without.
 greedy() {
   # shellcheck source=/dev/null
@@ -44,7 +44,29 @@ shape() {
   . build/cuda/env.sh
   mpirun -np 1 specdec_dist --config configs/gpu/llama-3-8b.yaml --json "$out/llama-3-8b.json"
 }
-export -f build greedy shape
+# ranks_alike EXACT [MORE]: 2 and 4 processes that share this GPU sum right over each of the transports EXACT,MORE, and over EXACT their tokens are those of one
+# rank. For correctness only. NCCL takes one rank a GPU, so each process says that it is a host of its own, and payloads go through sockets.
+ranks_alike() {
+  # shellcheck source=/dev/null
+  . build/cuda/env.sh
+  export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_WIN_ENABLE=0 NCCL_MAX_NCHANNELS=1
+  local exact=$1 more=${2:+,$2} ranks
+  # shellcheck disable=SC2016
+  local as_host='NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"'
+  for ranks in 1 2 4; do
+    [ "$ranks" -eq 1 ] || mpirun -np "$ranks" bash -c "$as_host" rank allreduce_bench --transport "$exact$more" --share-gpus \
+      --bytes 40,64K,4M --dtype fp32,bf16 --iterations 10 --warmup 2 --json "$out/$exact-sums$ranks.json" || return
+    mpirun -np "$ranks" bash -c "$as_host" rank specdec_dist --config chinchilla-like-native.yaml --set backend=cuda \
+      --set "parallel.transport=$([ "$ranks" -eq 1 ] && echo auto || echo "$exact")" --set parallel.share_gpus=true \
+      --set decode.max_new_tokens=32 --no-stream --json "$out/$exact-ranks$ranks.json" || return
+  done
+  python3 - "$out/$exact-ranks"{1,2,4}.json <<'END'
+import json, sys
+tokens = [[output["token_ids"] for run in json.load(open(path))["runs"] for output in run["outputs"]] for path in sys.argv[1:]]
+sys.exit(not tokens[0] or tokens.count(tokens[0]) != len(tokens))
+END
+}
+export -f build greedy shape ranks_alike
 export out
 
 step machine 20 nvidia-smi
@@ -55,6 +77,8 @@ step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "
 step racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
 step resources 60 python3 tests/gpu/resources.py
 step greedy 60 bash -c greedy
+step nccl 90 bash -c 'ranks_alike nccl nccl-fast'
+step ipc 90 bash -c 'ranks_alike ipc'
 step shape 90 bash -c shape
 
 echo "$passed passed, $failed failed"
