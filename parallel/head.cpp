@@ -69,17 +69,19 @@ void ParallelHead::sums(ConstRows logits, float temperature, std::span<const std
   my_slices_.resize(rows * slices_.size());
   my_sums_.assign(rows * record, SliceSum{kMinusInfinity, 0.0F});
   all_sums_.resize(my_sums_.size() * ranks);
-  backend_.slice_sum(logits, temperature, slices_, my_slices_, stream);
   const Range vocabulary = plan_.vocabulary();
+  for (std::size_t r = 0; r < entry.size(); ++r) {
+    if (vocabulary.contains(entry[r])) {
+      const float* at = logits.row(static_cast<std::int64_t>(r)) + (entry[r] - vocabulary.begin);
+      backend_.download(std::as_writable_bytes(std::span(&my_sums_[r * record + share].max, 1)),
+                        reinterpret_cast<const std::byte*>(at), stream);
+    }
+  }
+  backend_.slice_sum(logits, temperature, slices_, my_slices_, stream);
+  backend_.synchronize(stream);
   for (std::size_t r = 0; r < rows; ++r) {
     std::copy_n(my_slices_.begin() + r * slices_.size(), slices_.size(), my_sums_.begin() + r * record);
-    if (r < entry.size() && vocabulary.contains(entry[r])) {
-      float logit = 0;
-      const float* at = logits.row(static_cast<std::int64_t>(r)) + (entry[r] - vocabulary.begin);
-      backend_.download(std::as_writable_bytes(std::span(&logit, 1)), reinterpret_cast<const std::byte*>(at), stream);
-      backend_.synchronize(stream);
-      my_sums_[r * record + share].max = logit / temperature;
-    }
+    my_sums_[r * record + share].max /= temperature;
   }
   group_.all_gather(bytes_of(my_sums_), writable_bytes_of(all_sums_), stream);
 

@@ -134,20 +134,28 @@ std::span<const float> Decision::dense_rows(const DraftBlock& draft) {
   if (!draft.q_rows.empty()) {
     return draft.q_rows;
   }
+  if (draft.q_in_place.rows > 0) {
+    return on_host(draft.q_in_place);
+  }
   const auto vocabulary = static_cast<std::size_t>(head_.vocabulary());
   q_rows_.assign(tokens_.size() * vocabulary, 0.0F);
-  if (draft.q_in_place.rows > 0) {
-    Backend& backend = head_.backend();
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      const auto* row = reinterpret_cast<const std::byte*>(draft.q_in_place.row(static_cast<std::int64_t>(i)));
-      backend.download(std::as_writable_bytes(std::span(q_rows_).subspan(i * vocabulary, vocabulary)), row, Stream{});
-    }
-    backend.synchronize(Stream{});
-    return q_rows_;
-  }
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     q_rows_[i * vocabulary + static_cast<std::size_t>(tokens_[i])] = 1.0F;
   }
+  return q_rows_;
+}
+
+std::span<const float> Decision::on_host(ConstRows rows) {
+  Backend& backend = head_.backend();
+  if (backend.on_host() && rows.stride == rows.cols) {
+    return {rows.data, static_cast<std::size_t>(rows.rows * rows.cols)};
+  }
+  q_rows_.resize(static_cast<std::size_t>(rows.rows * rows.cols));
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    backend.download(std::as_writable_bytes(std::span(q_rows_).subspan(r * rows.cols, rows.cols)),
+                     reinterpret_cast<const std::byte*>(rows.row(r)), Stream{});
+  }
+  backend.synchronize(Stream{});
   return q_rows_;
 }
 
@@ -174,7 +182,8 @@ Token Decision::draw_next(std::int64_t accepted, std::span<const float> p, const
                           const DraftBlock& draft) {
   std::span<const float> q;
   if (accepted < round.drafted()) {
-    q = dense_rows(draft).subspan(static_cast<std::size_t>(accepted) * p.size(), p.size());
+    q = draft.q_in_place.rows > 0 ? on_host(draft.q_in_place.slice_rows(accepted, 1))
+                                  : dense_rows(draft).subspan(static_cast<std::size_t>(accepted) * p.size(), p.size());
   }
   weights_.resize(p.size());
   verifier_.next_weights(accepted, p, q, weights_);

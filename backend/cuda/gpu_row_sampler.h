@@ -81,6 +81,7 @@ class GpuRowSampler final : public RowSampler {
 
  private:
   using Gpu = typename Device::Gpu;
+  static_assert(kRowThreads <= LaneSumMemory::kRuns * kRowLanes);
   static constexpr std::size_t kReduceBytes = kPartThreads * sizeof(Peak);
 
   static void check_shapes(ConstRows a, ConstRows b) {

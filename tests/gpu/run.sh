@@ -28,7 +28,7 @@ step() {
 
 tests=build/cuda/bin/gpu_tests
 # Launches of all kernels, small enough for a checker that runs them a hundred times slower.
-few='--gtest_filter=*Norms*:*Elementwise*:*Moved*:*RanksAddUp*:*RandomWeights*'
+few='--gtest_filter=*Norms*:*Elementwise*:*Moved*:*RanksAddUp*:*RandomWeights*:*BrokenRows*:*Residuals*'
 
 build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests product_bench programs -j "$(nproc)"; }
 # Greedy: with speculation the same text as without.

@@ -223,11 +223,11 @@ void expect_faults_of_the_host(Backend& gpu, const MakeSampler& make) {
 }
 
 void expect_sums_of_the_host(Backend& gpu, const MakeSampler& make) {
-  for (const std::int64_t cols : {1, 255, 2500}) {
+  for (const std::int64_t cols : {1, 2500}) {
     const Values logits = logits_of_all_kinds(cols, 11);
     std::vector<Range> slices;
-    for (std::int64_t s = 0; s < 16; ++s) {
-      slices.push_back({cols * s / 16, cols * (s + 1) / 16});
+    for (std::int64_t s = 0; s < 5; ++s) {
+      slices.push_back({cols * s / 5, cols * (s + 1) / 5});
     }
     for (const float temperature : {0.05F, 1e4F}) {
       const auto probabilities = [&](Backend& backend, RowSampler& sampler) {

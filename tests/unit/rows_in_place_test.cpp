@@ -13,12 +13,13 @@
 #include "parallel/self_communicator.h"
 #include "runtime/decision.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/forwarding_backend.h"
 
 /// Decisions on an emulated GPU are the CPU's, and wait for it once.
 namespace specdec {
 namespace {
 
-constexpr std::int64_t kVocabulary = 700;
+constexpr std::int64_t kVocabulary = 500;
 constexpr std::int64_t kMostDrafted = 4;
 
 /// An emulated GPU that counts how often the host waits for it.
@@ -29,6 +30,21 @@ class CountingDevice : public EmulatedDevice {
 
  private:
   int* waits_;
+};
+
+/// A GPU whose sampler has small blocks, of which a CPU is sooner done.
+class SmallBlocks final : public testing::ForwardingBackend {
+ public:
+  explicit SmallBlocks(int& waits)
+      : ForwardingBackend(std::make_unique<cuda::GpuBackend<CountingDevice>>(CountingDevice(waits), CudaOptions{})),
+        device_(waits) {}
+  bool on_host() const override { return false; }
+  std::unique_ptr<RowSampler> make_row_sampler(const SamplingParams& params) override {
+    return std::make_unique<cuda::GpuRowSampler<CountingDevice, 32, 64>>(device_, params);
+  }
+
+ private:
+  CountingDevice device_;
 };
 
 /// A head whose matrix does not matter: logits are given.
@@ -98,6 +114,16 @@ std::unique_ptr<Buffer> on(Backend& backend, const std::vector<float>& values) {
   return memory;
 }
 
+/// The same draft with its rows in the memory of a backend.
+struct DraftInPlace {
+  DraftInPlace(Backend& backend, const DraftBlock& draft) : block(draft), rows(on(backend, draft.q_rows)) {
+    block.q_rows.clear();
+    block.q_in_place = {rows->floats(), draft.size(), kVocabulary, kVocabulary};
+  }
+  DraftBlock block;
+  std::unique_ptr<Buffer> rows;
+};
+
 Verdict decide(Backend& backend, Decision& decision, const Scene& s, const DraftBlock& draft) {
   const auto logits = on(backend, s.logits);
   return decision.decide({logits->floats(), std::ssize(s.round.rows), kVocabulary, kVocabulary}, s.round, 10, draft);
@@ -107,7 +133,7 @@ class RowsInPlaceTest : public ::testing::Test {
  protected:
   CpuBackend cpu_{detect_isa(), 1};
   int waits_ = 0;
-  cuda::GpuBackend<CountingDevice> gpu_{CountingDevice(waits_), {}};
+  SmallBlocks gpu_{waits_};
   TokenVerifier verifier_;
   Head cpu_head_{cpu_};
   Head gpu_head_{gpu_};
@@ -121,7 +147,10 @@ TEST_F(RowsInPlaceTest, DecideAsTheHostDoesAndWaitOnce) {
     Decision on_gpu(*gpu_head_, true, params, verifier_, 7);
     decide(gpu_, on_gpu, scene(params, kMostDrafted, Draft::kPointMasses, 99), {});  // takes memory
     unsigned seed = 0;
-    for (const std::int64_t drafted : {0, 1, 3, 4}) {
+    for (const std::int64_t drafted : {0, 1, 4}) {
+      if (!params.truncates() && drafted == kMostDrafted) {
+        continue;  // sums of slices take an emulated GPU long
+      }
       for (const Draft kind : {Draft::kDistributions, Draft::kPointMasses}) {
         const Scene s = scene(params, drafted, kind, ++seed);
         const Verdict expected = decide(cpu_, on_cpu, s, s.draft);
@@ -138,23 +167,19 @@ TEST_F(RowsInPlaceTest, DecideAsTheHostDoesAndWaitOnce) {
 
         // The same with what the drafter left on the device.
         if (kind == Draft::kDistributions) {
-          DraftBlock in_place = s.draft;
-          const auto rows = on(gpu_, in_place.q_rows);
-          in_place.q_rows.clear();
-          in_place.q_in_place = {rows->floats(), drafted, kVocabulary, kVocabulary};
-          EXPECT_EQ(decide(gpu_, on_gpu, s, in_place).next, expected.next);
+          EXPECT_EQ(decide(gpu_, on_gpu, s, DraftInPlace(gpu_, s.draft).block).next, expected.next);
         }
       }
     }
   }
-  EXPECT_GT(accepted, 5);
-  EXPECT_GT(rejected, 5);
+  EXPECT_GT(accepted, 3);
+  EXPECT_GT(rejected, 3);
 }
 
 TEST_F(RowsInPlaceTest, OnlyARowThatIsReachedCanBeBroken) {
   const SamplingParams params{1.0F, 40, 0.95F};
   Decision on_gpu(*gpu_head_, true, params, verifier_, 7);
-  for (unsigned seed = 1; seed < 5; ++seed) {
+  for (unsigned seed = 1; seed < 4; ++seed) {
     Scene s = scene(params, kMostDrafted, Draft::kPointMasses, seed);
     const Verdict sound = decide(gpu_, on_gpu, s, s.draft);
     for (std::int64_t row = 0; row <= kMostDrafted; ++row) {
@@ -178,7 +203,8 @@ TEST_F(RowsInPlaceTest, OnlyARowThatIsReachedCanBeBroken) {
 /// A verifier whose next token is not the residual's is asked on the host, with the rows that the draft left on the device.
 class Other final : public Verifier {
  public:
-  VerifierNeeds needs() const override { return VerifierNeeds::kAllRows; }
+  explicit Other(VerifierNeeds needs) : needs_(needs) {}
+  VerifierNeeds needs() const override { return needs_; }
   std::int64_t accept(const DraftedBlock& block, std::span<const double> uniforms) const override {
     return token_by_token_.accept(block, uniforms);
   }
@@ -188,21 +214,22 @@ class Other final : public Verifier {
   }
 
  private:
+  VerifierNeeds needs_;
   TokenVerifier token_by_token_;
 };
 
 TEST_F(RowsInPlaceTest, OtherVerifiersSeeTheRowsOnTheHost) {
-  const Other other;
-  const SamplingParams params{0.8F};
-  Decision on_cpu(*cpu_head_, true, params, other, 7);
-  Decision on_gpu(*gpu_head_, true, params, other, 7);
-  for (unsigned seed = 1; seed < 4; ++seed) {
-    const Scene s = scene(params, 3, Draft::kDistributions, seed);
-    DraftBlock in_place = s.draft;
-    const auto rows = on(gpu_, in_place.q_rows);
-    in_place.q_rows.clear();
-    in_place.q_in_place = {rows->floats(), 3, kVocabulary, kVocabulary};
-    EXPECT_EQ(decide(gpu_, on_gpu, s, in_place).next, decide(cpu_, on_cpu, s, s.draft).next);
+  const SamplingParams params{0.8F, 60};
+  for (const auto needs : {VerifierNeeds::kAllRows, VerifierNeeds::kDraftedEntries}) {
+    const Other other(needs);
+    Decision on_cpu(*cpu_head_, true, params, other, 7);
+    Decision on_gpu(*gpu_head_, true, params, other, 7);
+    for (unsigned seed = 1; seed < 4; ++seed) {
+      const Scene s = scene(params, 3, Draft::kDistributions, seed);
+      const Token expected = decide(cpu_, on_cpu, s, s.draft).next;
+      EXPECT_EQ(decide(cpu_, on_cpu, s, DraftInPlace(cpu_, s.draft).block).next, expected);
+      EXPECT_EQ(decide(gpu_, on_gpu, s, DraftInPlace(gpu_, s.draft).block).next, expected);
+    }
   }
 }
 

@@ -45,7 +45,8 @@ struct Buckets {
   std::int32_t nth;
 };
 
-inline constexpr std::size_t kCutSharedBytes = sizeof(Buckets) > kLaneSumBytes ? sizeof(Buckets) : kLaneSumBytes;
+inline constexpr std::size_t kCutSharedBytes = sizeof(Buckets) > sizeof(LaneSumMemory) ? sizeof(Buckets)
+                                                                                       : sizeof(LaneSumMemory);
 
 /// Each weight counts 1.
 struct Number {
@@ -215,11 +216,11 @@ SPECDEC_DEVICE void find_cuts(Gpu& gpu, ConstRows weights, Truncation truncation
   }
   if (truncation.top_p < 1.0F) {
     const auto share = static_cast<double>(truncation.top_p);
-    const double total = lane_sum(gpu, weights.cols, kept, gpu.shared());
+    const double total = lane_sum(gpu, weights.cols, kept);
     const auto bound = static_cast<float>(0.5 * (1.0 - share) * total / static_cast<double>(weights.cols));
     cut = select<Mass>(gpu, row, weights.cols, cut, bound < kLeast ? kLeast : bound, share * total);
   }
-  cut.total = static_cast<float>(lane_sum(gpu, weights.cols, kept, gpu.shared()));
+  cut.total = static_cast<float>(lane_sum(gpu, weights.cols, kept));
   if (gpu.thread() == 0) {
     cuts[gpu.block_y()] = cut;
   }
