@@ -109,11 +109,19 @@ struct CudaGpu {
   }
 };
 
+/// Whether a kernel waits itself until what this parameter refers to is there.
+template <typename T>
+inline constexpr bool kAwaited = requires {
+  T::kAwaitedByKernel;
+};
+
 template <auto kFunction, typename... Parameters>
 __global__ void kernel(Parameters... parameters) {
   CudaGpu gpu;
   gpu.let_next_start();
-  gpu.wait_for_previous();
+  if constexpr (!(kAwaited<Parameters> || ...)) {
+    gpu.wait_for_previous();
+  }
   kFunction(gpu, parameters...);
 }
 

@@ -90,6 +90,7 @@ class Products {
   };
   struct Tensor {
     TensorView view;
+    TensorView many;  ///< the same, cut for kManyWarps
     DType dtype;
     bool even;  ///< TensorOrder::even()
   };
@@ -122,8 +123,10 @@ class Products {
         : outputs(layout.outputs()),
           inputs(layout.order().inputs()),
           weights(packed_or_zeros(device, std::span(layout.weights()), layout.bytes())),
-          tables(std::in_place, device, layout.order(), kTensorWarps) {
-      view = Tensor{tables->view(weights->data(), outputs), dtype, layout.order().even()};
+          tables(std::in_place, device, layout.order(), kTensorWarps),
+          many(std::in_place, device, layout.order(), kManyWarps) {
+      view = Tensor{tables->view(weights->data(), outputs), many->view(weights->data(), outputs), dtype,
+                    layout.order().even()};
     }
     /// For a library: rows as they are, rounded.
     Linear(Device& device, const LinearSpec& spec) : outputs(0), inputs(spec.slices.back().end) {
@@ -151,6 +154,7 @@ class Products {
     std::unique_ptr<Buffer> weights;
     std::unique_ptr<Buffer> slices;              // of a PackedView
     std::optional<TensorTables<Device>> tables;  // of a Tensor
+    std::optional<TensorTables<Device>> many;
     std::variant<PackedView, Tensor, Plain> view;
   };
 
@@ -203,6 +207,9 @@ class Products {
       } else {
         run<vector_shape<kType, kVectorRows>()>(weight.view, x, y);
       }
+    } else if (weight.view.outputs < kFewOutputs) {
+      x.rows <= 8 ? run<few_outputs_shape<kType, 1>()>(weight.many, x, y)
+                  : run<few_outputs_shape<kType, 2>()>(weight.many, x, y);
     } else if (x.rows <= 8) {
       wide ? run<decode_shape<kType, 1, true>()>(weight.view, x, y)
            : run<decode_shape<kType, 1, false>()>(weight.view, x, y);

@@ -11,6 +11,10 @@ namespace specdec::cuda {
 /// Warps of a block. Sixteen leaves, which a layer of 4096 inputs has, are two each.
 inline constexpr int kTensorWarps = 8;
 
+/// With fewer outputs than that, too few blocks for 132 multiprocessors have twice as many warps, each with one leaf of 4096 inputs.
+inline constexpr int kManyWarps = 16;
+inline constexpr std::int64_t kFewOutputs = 2112;
+
 /// From so many outputs on, blocks of 32 are enough to fill 132 multiprocessors three times, and inputs are read half as often.
 inline constexpr std::int64_t kWideOutputs = 12'288;
 
@@ -18,6 +22,11 @@ inline constexpr std::int64_t kWideOutputs = 12'288;
 template <DType kType, int kColumns, bool kWide>
 constexpr TensorShape decode_shape() {
   return {.type = kType, .warps = kTensorWarps, .tiles = kWide ? 2 : 1, .columns = kColumns, .depth = kWide ? 4 : 6};
+}
+
+template <DType kType, int kColumns>
+constexpr TensorShape few_outputs_shape() {
+  return {.type = kType, .warps = kManyWarps, .tiles = 1, .columns = kColumns, .depth = 4};
 }
 
 /// The same for inputs that have to be packed.
@@ -42,8 +51,13 @@ inline constexpr std::size_t kPrefillMemory = std::size_t{160} * 1024;
 /// 1 to 3 rows by multiply-adds of the vector units.
 template <DType kType, int kRows>
 constexpr TensorShape vector_shape() {
-  return {
-      .type = kType, .warps = kTensorWarps, .tiles = 1, .columns = kRows, .depth = 8, .shared = false, .vector = true};
+  return {.type = kType,
+          .warps = kTensorWarps,
+          .tiles = 1,
+          .columns = kRows,
+          .depth = kRows == 1 ? 8 : 4,
+          .shared = false,
+          .vector = true};
 }
 inline constexpr std::int64_t kVectorRows = 3;
 

@@ -92,8 +92,9 @@ const std::vector<Layer> kLayers = {{"qkv", 6144, 4096, false},
 
 class Bench {
  public:
-  explicit Bench(const CudaDevice& device)
-      : pool_(kPool),
+  Bench(const CudaDevice& device, bool overlap)
+      : overlap_(overlap),
+        pool_(kPool),
         x_(kMostRows * 14'336 * sizeof(float)),
         halves_(kMostRows * 14'336 * 2),
         packed_(kMostRows * 14'336 * 2),
@@ -114,6 +115,7 @@ class Bench {
     measured_ = reads.front().bytes_per_second;
     nominal_ = nominal_bandwidth(properties.name);
     result_["gpu"] = device.description();
+    result_["overlap"] = overlap_;
     result_["read"] = json::array();
     for (const ReadFigure& read : reads) {
       result_["read"].push_back({{"blocks_per_multiprocessor", read.blocks_per_multiprocessor},
@@ -151,7 +153,7 @@ class Bench {
         continue;
       }
       const auto enqueue = [&](cudaStream_t stream, const std::byte* weights) {
-        variant.enqueue(stream, tables.view(weights, layer.outputs), x,
+        variant.enqueue(stream, overlap_, tables.view(weights, layer.outputs), x,
                         reinterpret_cast<cuda::Inputs4*>(packed_.data()), y);
       };
       const double seconds = time(layer, enqueue);
@@ -242,6 +244,7 @@ class Bench {
 
   static constexpr int kMostLaunches = 200;
 
+  bool overlap_;
   GraphTimer timer_;
   Copies copies_;
   CublasProduct cublas_;
@@ -273,10 +276,12 @@ int run(int argc, char** argv) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, kMostRows));
+  bool overlap = false;
+  app.add_flag("--overlap", overlap, "Products start while the one before them ends, where a GPU can (cuda.overlap)");
   CLI11_PARSE(app, argc, argv);
 
   const CudaDevice device{CudaOptions{}};
-  Bench bench(device);
+  Bench bench(device, overlap && device.properties().major >= 9);
   Bench::print_head();
   for (const std::int64_t count : ranks) {
     for (const Layer& layer : kLayers) {

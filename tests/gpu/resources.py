@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Registers, spills and memory of every kernel, from the compiler: no GPU is needed.
 
-    tests/gpu/resources.py [--arch 90] [--nvcc nvcc] [--json F]
+    tests/gpu/resources.py [--arch 90] [--nvcc nvcc] [--json F] [FILE.cu]
 
-Compiles backend/cuda/cuda_backend.cu with `ptxas -v`. `warps` is how many of a multiprocessor's 64 warps its 65,536 registers hold; shared memory that a launch asks
+Compiles FILE.cu, backend/cuda/cuda_backend.cu unless named, with `ptxas -v`. `warps` is how many of a multiprocessor's 64 warps its 65,536 registers hold; shared memory that a launch asks
 for is not in it. Exit code 1 if a kernel spills registers.
 """
 
@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-FLAGS = ["-std=c++20", "-O2", "--expt-relaxed-constexpr", "-fmad=false", "-ftz=true"]
+FLAGS = ["-std=c++20", "-O2", "--expt-relaxed-constexpr", "-fmad=false", "-ftz=true", "-DFMT_USE_CONSTEXPR=1"]
 REGISTERS, WARPS, GRAIN = 65536, 64, 256  # of a multiprocessor; registers are given to a warp by the GRAIN
 
 
@@ -57,10 +57,11 @@ def main():
     parser.add_argument("--arch", default="90")
     parser.add_argument("--nvcc", default="nvcc")
     parser.add_argument("--json")
+    parser.add_argument("file", nargs="?", default=os.path.join(SOURCE, "backend/cuda/cuda_backend.cu"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run([options.nvcc, *FLAGS, "-I", SOURCE, f"-arch=sm_{options.arch}", "-Xptxas", "-v", "-c",
-                               os.path.join(SOURCE, "backend/cuda/cuda_backend.cu"), "-o", os.path.join(directory, "o")],
+                               options.file, "-o", os.path.join(directory, "o")],
                               capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"resources.py: {options.nvcc}: {done.stderr.strip()}")

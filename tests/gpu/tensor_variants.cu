@@ -13,11 +13,12 @@ using cuda::CudaGpu;
 using cuda::TensorShape;
 
 template <TensorShape kShape>
-void enqueue(cudaStream_t stream, const cuda::TensorView& view, ConstRows x, cuda::Inputs4* packed, Rows y) {
+void enqueue(cudaStream_t stream, bool overlap, const cuda::TensorView& view, ConstRows x, cuda::Inputs4* packed,
+             Rows y) {
   const std::int64_t blocks = (x.rows + kShape.rows() - 1) / kShape.rows();
   if constexpr (kShape.packed) {
     const cuda::Grid grid{.x = view.steps, .y = blocks * kShape.columns, .threads = cuda::kWarp};
-    cuda_check(cuda::Launch<&cuda::pack_inputs<CudaGpu, kShape.type>>::on(stream, false, grid, view, x,
+    cuda_check(cuda::Launch<&cuda::pack_inputs<CudaGpu, kShape.type>>::on(stream, overlap, grid, view, x,
                                                                           std::int32_t{kShape.columns}, packed),
                "pack_inputs");
   }
@@ -25,7 +26,7 @@ void enqueue(cudaStream_t stream, const cuda::TensorView& view, ConstRows x, cud
                         .y = (view.outputs + kShape.outputs() - 1) / kShape.outputs(),
                         .threads = kShape.threads(),
                         .shared_bytes = kShape.shared_bytes(view.stack)};
-  cuda_check(cuda::Launch<&cuda::tensor_matmul<CudaGpu, kShape>>::on(stream, false, grid, view,
+  cuda_check(cuda::Launch<&cuda::tensor_matmul<CudaGpu, kShape>>::on(stream, overlap, grid, view,
                                                                      cuda::TensorInputs{x, packed}, y),
              "tensor_matmul");
 }

@@ -14,8 +14,9 @@ namespace specdec {
 
 struct TensorVariant {
   cuda::TensorShape shape;
-  /// The product, and before it the packing of its inputs to `packed` where the shape has it.
-  void (*enqueue)(cudaStream_t stream, const cuda::TensorView& view, ConstRows x, cuda::Inputs4* packed, Rows y);
+  /// The product (with `overlap` as cuda.overlap has it), and before it the packing of its inputs to `packed` where the shape has it.
+  void (*enqueue)(cudaStream_t stream, bool overlap, const cuda::TensorView& view, ConstRows x, cuda::Inputs4* packed,
+                  Rows y);
 
   /// "8 warps, 2x1, 4 ahead, shared": as tests/gpu/resources.py has it.
   std::string name() const;

@@ -78,6 +78,7 @@ class EmulatedGpu {
     return round(lower) | static_cast<std::uint32_t>(round(upper)) << 16;
   }
 
+  void wait_for_previous() {}
   void load_weights(std::uint32_t (&to)[4], const std::byte* from) { std::memcpy(to, from, sizeof to); }
 
   // Copies are done no sooner than they must be, so that one that was not awaited shows.

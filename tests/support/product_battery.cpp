@@ -52,7 +52,9 @@ std::vector<Product> products() {
 
 /// For which other kernels are taken; too many blocks for threads of a host.
 std::vector<Product> wide_products() {
-  return {{cuda::kWideOutputs + 4, 256, 10, {{0, 128}, {128, 256}}},
+  return {{cuda::kFewOutputs + 9, 640, 5, {{0, 320}, {320, 640}}},
+          {cuda::kFewOutputs + 9, 640, 15, {{0, 640}}},
+          {cuda::kWideOutputs + 4, 256, 10, {{0, 128}, {128, 256}}},
           {cuda::kWideOutputs + 4, 320, 66, {{0, 320}}},
           {cuda::kWideOutputs + 20, 1024, 34, {{0, 1024}}}};
 }

@@ -141,7 +141,15 @@ SPECDEC_DEVICE void add_part(Gpu& gpu, const OperandSource<kShape>& from, const 
   SPECDEC_UNROLL_BY(kUnrolled)
   for (int slot = 0; slot < kShape.depth; ++slot) {
     if (slot < part.steps) {
-      ring.fill(gpu, slot, from, part.first_step + slot);
+      ring.fill_weights(gpu, slot, from, part.first_step + slot);
+    }
+  }
+  // Weights never change: the first of them are on their way before the kernel before this one has made the inputs.
+  gpu.wait_for_previous();
+  SPECDEC_UNROLL_BY(kUnrolled)
+  for (int slot = 0; slot < kShape.depth; ++slot) {
+    if (slot < part.steps) {
+      ring.fill_inputs(gpu, slot, from, part.first_step + slot);
     }
     ring.filled(gpu);
   }
@@ -155,7 +163,8 @@ SPECDEC_DEVICE void add_part(Gpu& gpu, const OperandSource<kShape>& from, const 
         ring.take(gpu, slot, operands);
         sums.step(gpu, operands);
         if (at + kShape.depth < part.steps) {
-          ring.fill(gpu, slot, from, part.first_step + at + kShape.depth);
+          ring.fill_weights(gpu, slot, from, part.first_step + at + kShape.depth);
+          ring.fill_inputs(gpu, slot, from, part.first_step + at + kShape.depth);
         }
         ring.filled(gpu);
       }
@@ -178,6 +187,8 @@ SPECDEC_DEVICE void tensor_matmul(Gpu& gpu, TensorView weight, TensorInputs in, 
     const OperandSource<kShape> from(weight, in, first_row, first_tile, lane);
     add_part<Gpu, kShape>(gpu, from, weight.part[warp], weight.leaf, gpu.shared() + warp * kShape.warp_bytes(),
                           stacks + warp * weight.stack * kShape.sums(), lane);
+  } else {
+    gpu.wait_for_previous();
   }
   gpu.sync();
   for (int i = gpu.thread(); i < kShape.sums(); i += kShape.threads()) {

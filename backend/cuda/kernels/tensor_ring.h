@@ -64,20 +64,23 @@ class SharedRing {
  public:
   SPECDEC_DEVICE SharedRing(std::byte* memory, int lane) : memory_(memory), lane_(lane) {}
 
-  SPECDEC_DEVICE void fill(Gpu& gpu, int slot, const OperandSource<kShape>& from, std::int64_t step) {
+  SPECDEC_DEVICE void fill_weights(Gpu& gpu, int slot, const OperandSource<kShape>& from, std::int64_t step) {
     std::byte* const to = memory_ + slot * kShape.slot_bytes();
     SPECDEC_UNROLL
     for (int t = 0; t < kShape.tiles; ++t) {
       gpu.template copy_weights<kShape.evict_first>(to + (t * kWarp + lane_) * 16,
                                                     from.weights[t] + step * OperandSource<kShape>::kWeightBytes);
     }
+  }
+  SPECDEC_DEVICE void fill_inputs(Gpu& gpu, int slot, const OperandSource<kShape>& from, std::int64_t step) {
+    std::byte* const to = memory_ + slot * kShape.slot_bytes();
     SPECDEC_UNROLL
     for (int c = 0; c < kShape.columns; ++c) {
       gpu.template copy_or_zero<kShape.input_bytes()>(
           inputs(to, c), from.inputs[c] + step * OperandSource<kShape>::kInputBytes, from.is_row[c]);
     }
   }
-  /// After each fill, and after each one that there is nothing for.
+  /// After the inputs of each slot, and where there is nothing for it.
   SPECDEC_DEVICE void filled(Gpu& gpu) { gpu.end_of_copies(); }
 
   SPECDEC_DEVICE void take(Gpu& gpu, int slot, Operands<kShape>& out) {
@@ -119,11 +122,13 @@ class RegisterRing {
  public:
   SPECDEC_DEVICE RegisterRing(std::byte*, int) {}
 
-  SPECDEC_DEVICE void fill(Gpu& gpu, int slot, const OperandSource<kShape>& from, std::int64_t step) {
+  SPECDEC_DEVICE void fill_weights(Gpu& gpu, int slot, const OperandSource<kShape>& from, std::int64_t step) {
     SPECDEC_UNROLL
     for (int t = 0; t < kShape.tiles; ++t) {
       gpu.load_weights(slots_[slot].weights[t], from.weights[t] + step * OperandSource<kShape>::kWeightBytes);
     }
+  }
+  SPECDEC_DEVICE void fill_inputs(Gpu&, int slot, const OperandSource<kShape>& from, std::int64_t step) {
     SPECDEC_UNROLL
     for (int c = 0; c < kShape.columns; ++c) {
       auto& to = slots_[slot].inputs[c];

@@ -36,6 +36,8 @@ struct TensorView {
 /// Inputs of a product: rows as they are, where the layout is even() and rows start at multiples of 16 bytes; or as pack_inputs leaves them,
 /// [blocks of rows][steps][columns][32 lanes].
 struct TensorInputs {
+  static constexpr bool kAwaitedByKernel = true;  ///< weights are asked for first
+
   ConstRows rows;
   const Inputs4* packed = nullptr;
 };
