@@ -4,7 +4,8 @@
 namespace specdec {
 
 std::unique_ptr<RangeSink> make_nvtx_ranges() {
-  throw_bad_input("NVTX: found a program that was built without CUDA, expected one of the preset cuda (docs/gpu.md)");
+  throw_bad_input(
+      "SPECDEC_NVTX: found 1, but this program was built without CUDA (configure with the preset cuda, docs/gpu.md)");
 }
 
 }  // namespace specdec

@@ -253,7 +253,23 @@ def unwritable(options):
         run.expect(len(run.error_lines()) == 1 and f"--trace: '{path}" in run.error_lines()[0], "expected one line that names it")
 
 
-CASES = {case.__name__: case for case in (complete, interrupted, lost_rank, unwritable)}
+def ranges_asked_for(options):
+    """NVTX is in builds for GPUs; elsewhere, and for a word that is none, one line says so."""
+    for word, line in (("yes", "SPECDEC_NVTX: found 'yes', expected 0 or 1"), ("1", "SPECDEC_NVTX: found 1, but this program was built without CUDA"),
+                       ("0", None)):
+        os.environ["SPECDEC_NVTX"] = word
+        try:
+            run = job.run(options, options.ranks, ["--target", os.path.join(options.assets, DRAFT), "--prompt", "x",
+                                                   *job.sets("decode.max_new_tokens=4")])
+        finally:
+            del os.environ["SPECDEC_NVTX"]
+        if line is None or (word == "1" and run.code == 0):
+            run.expect(run.code == 0, "is refused")
+        else:
+            run.expect(run.code == 2 and len(run.error_lines()) == 1 and line in run.error_lines()[0], f"expected one line with {line!r}")
+
+
+CASES = {case.__name__: case for case in (complete, interrupted, lost_rank, unwritable, ranges_asked_for)}
 
 if __name__ == "__main__":
     job.run_cases(job.parse(__doc__), CASES)
