@@ -29,7 +29,7 @@ struct RandomElements {
     return philox4x32({low(number), high(number), low(tensor), high(tensor)}, {low(seed), high(seed)});
   }
   constexpr float value(std::uint32_t half) const {
-    const float number = static_cast<float>(static_cast<std::int32_t>(2 * half) - 65535);
+    const auto number = static_cast<float>(static_cast<std::int32_t>(2 * half) - 65535);
     return bf16_to_float(float_to_bf16(mean + scale * number));
   }
   constexpr float operator[](std::int64_t i) const {

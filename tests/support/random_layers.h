@@ -57,7 +57,7 @@ class ReadLayer {
           values.push_back((*view.random)[r * view.row_stride + c * view.col_stride]);
         }
       }
-      shapes_.push_back({view.rows, view.cols});
+      shapes_.emplace_back(view.rows, view.cols);
     }
   }
 
