@@ -278,10 +278,17 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(std::int64_t{1}, kMostRows));
   bool overlap = false;
   app.add_flag("--overlap", overlap, "Products start while the one before them ends, where a GPU can (cuda.overlap)");
+  int carveout = -1;
+  app.add_option("--carveout", carveout,
+                 "Percent of a multiprocessor's cache that is memory of blocks; -1: the driver's choice")
+      ->check(CLI::Range(-1, 100))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   const CudaDevice device{CudaOptions{}};
   Bench bench(device, overlap && device.properties().major >= 9);
+  prefer_shared_memory(carveout);
+  bench.result()["carveout"] = carveout;
   Bench::print_head();
   for (const std::int64_t count : ranks) {
     for (const Layer& layer : kLayers) {

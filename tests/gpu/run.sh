@@ -74,6 +74,7 @@ step build 300 bash -c build
 step tests 90 "$tests"
 step products 90 build/cuda/bin/product_bench --json "$out/products.json"
 step overlapped 60 build/cuda/bin/product_bench --overlap --ranks 1 --rows 1,5,9 --json "$out/products-overlapped.json"
+step carveout 60 build/cuda/bin/product_bench --carveout 100 --ranks 1 --rows 1,5 --json "$out/products-carveout.json"
 step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "$few"
 step racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
 step resources 60 python3 tests/gpu/resources.py

@@ -33,7 +33,11 @@ void enqueue(cudaStream_t stream, bool overlap, const cuda::TensorView& view, Co
 
 template <TensorShape... kShapes>
 void add(std::vector<TensorVariant>& variants) {
-  (variants.push_back({kShapes, &enqueue<kShapes>}), ...);
+  (variants.push_back(
+       {kShapes, &enqueue<kShapes>,
+        reinterpret_cast<const void*>(
+            &cuda::kernel<&cuda::tensor_matmul<CudaGpu, kShapes>, cuda::TensorView, cuda::TensorInputs, Rows>)}),
+   ...);
 }
 
 template <int kColumns>
@@ -89,6 +93,13 @@ std::vector<TensorVariant> tensor_variants() {
       TensorShape{.warps = 16, .columns = 1, .depth = 4, .shared = false, .vector = true},
       TensorShape{.tiles = 2, .columns = 1, .depth = 8, .vector = true}>(variants);
   return variants;
+}
+
+void prefer_shared_memory(int percent) {
+  for (const TensorVariant& variant : tensor_variants()) {
+    cuda_check(cudaFuncSetAttribute(variant.kernel, cudaFuncAttributePreferredSharedMemoryCarveout, percent),
+               "cudaFuncSetAttribute");
+  }
 }
 
 void fill_with_halves(cudaStream_t stream, std::byte* memory, std::size_t bytes) {

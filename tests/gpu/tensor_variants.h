@@ -18,9 +18,14 @@ struct TensorVariant {
   void (*enqueue)(cudaStream_t stream, bool overlap, const cuda::TensorView& view, ConstRows x, cuda::Inputs4* packed,
                   Rows y);
 
+  const void* kernel;
+
   /// "8 warps, 2x1, 4 ahead, shared": as tests/gpu/resources.py has it.
   std::string name() const;
 };
+
+/// Asks for `percent` of a multiprocessor's cache as memory of blocks, for all launches of the variants; -1: as the driver sees fit.
+void prefer_shared_memory(int percent);
 
 /// Those for up to 8 rows, up to 16, up to 64, and on vector units for up to 3.
 std::vector<TensorVariant> tensor_variants();

@@ -48,6 +48,7 @@ class EmulatedGpu {
   std::int64_t block_x() const { return block_.x; }
   std::int64_t block_y() const { return block_.y; }
   void sync() { block_.barrier.arrive_and_wait(); }
+  void sync_warp() { block_.warps[thread_ / kWarp]->arrive_and_wait(); }
   std::byte* shared() { return reinterpret_cast<std::byte*>(block_.shared.data()); }
 
   void store_release(std::uint32_t* word, std::uint32_t value) {
@@ -126,7 +127,6 @@ class EmulatedGpu {
 
  private:
   int first_of_warp() const { return thread_ / kWarp * kWarp; }
-  void sync_warp() { block_.warps[thread_ / kWarp]->arrive_and_wait(); }
   template <DType kType>
   static float half(std::uint32_t pair, int upper) {
     const auto bits = static_cast<std::uint16_t>(pair >> (16 * upper));

@@ -11,6 +11,7 @@
 ///     int thread(), threads();           of the block; all threads of a block call the following together:
 ///     std::int64_t block_x(), block_y(); which block of the grid
 ///     void sync();                       a barrier; memory of the block and of the grid is seen by all of the block after it
+///     void sync_warp();                  the same for the 32 threads of a warp, and memory of the block
 ///     T shuffle(T value, int lane);      `value` of a lane of the same 32
 ///     std::byte* shared();               the block's memory, as large as the launch said
 ///     void atomic_add(std::uint32_t* to, std::uint32_t value);   of one thread alone, to memory of the block

@@ -170,6 +170,7 @@ SPECDEC_DEVICE void add_part(Gpu& gpu, const OperandSource<kShape>& from, const 
       }
     }
   }
+  gpu.sync_warp();  // sums go where other lanes' loads were
   sums.store(reinterpret_cast<float*>(memory) + lane);
 }
 
