@@ -102,13 +102,10 @@ class Products {
           inputs(packed.in_features()),
           weights(packed_or_zeros(device, std::span(packed.panels(), packed.bytes()),
                                   static_cast<std::size_t>(packed.panel_count() * packed.panel_bytes()))) {
-      std::vector<std::int64_t> bounds;  // first inputs of all slices, then their numbers of inputs
-      for (const Range& slice : spec.slices) {
-        bounds.push_back(slice.begin);
-      }
-      for (const Range& slice : spec.slices) {
-        bounds.push_back(slice.size());
-      }
+      std::vector<std::int64_t> bounds(2 *
+                                       spec.slices.size());  // first inputs of all slices, then their numbers of inputs
+      const auto sizes = std::ranges::transform(spec.slices, bounds.begin(), &Range::begin).out;
+      std::ranges::transform(spec.slices, sizes, &Range::size);
       slices = copy_on(device, std::span<const std::int64_t>(bounds));
       const auto* const begins = reinterpret_cast<const std::int64_t*>(slices->data());
       view = PackedView{.panels = weights->data(),

@@ -92,10 +92,8 @@ std::vector<int> SumTree::merges_within(const Part& part) const {
   std::vector<Part> leaves;
   walk(
       find(part), [](int) { return false; }, leaves);
-  std::vector<int> merges;
-  for (const Part& leaf : leaves) {
-    merges.push_back(leaf.merges);
-  }
+  std::vector<int> merges(leaves.size());
+  std::ranges::transform(leaves, merges.begin(), &Part::merges);
   return merges;
 }
 

@@ -165,13 +165,13 @@ TEST(TensorMatmul, AddsInTheOrderThatIsWrittenDown) {
         expected.push_back(in_order(m.weights.data() + n * p.inputs(), m.x.data() + r * p.inputs(), p.slices));
       }
     }
-    EXPECT_TRUE(battery::same_bits(expected, run<{.warps = 4, .packed = true}>(p, m))) << p.inputs();
+    EXPECT_TRUE(battery::same_bits(expected, run<TensorShape{.warps = 4, .packed = true}>(p, m))) << p.inputs();
   }
 }
 
 TEST(TensorMatmul, EveryShapeHasTheSameBits) {
   Matrices m(kProduct, DType::kBF16);
-  const Values expected = run<{.warps = 1, .packed = true}>(kProduct, m);
+  const Values expected = run<TensorShape{.warps = 1, .packed = true}>(kProduct, m);
   const auto expect_same = [&]<TensorShape kShape>(std::integral_constant<TensorShape, kShape>) {
     EXPECT_TRUE(battery::same_bits(expected, run<kShape>(kProduct, m)))
         << kShape.warps << " warps, " << kShape.tiles << " tiles, " << kShape.columns << " columns, " << kShape.depth
@@ -202,7 +202,7 @@ TEST(TensorMatmul, HalvesRoundAsDocumented) {
   m.x[16] = -65520;
   m.x[32] = 0x1p-25F;
   m.x[48] = 0x1.002p-25F;
-  const Values y = run<{.type = DType::kF16}>(p, m);
+  const Values y = run<TensorShape{.type = DType::kF16}>(p, m);
   EXPECT_EQ(y[0], 65504);
   EXPECT_EQ(y[16], -std::numeric_limits<float>::infinity());
   EXPECT_EQ(y[32], 0);
