@@ -10,7 +10,7 @@ Decision::Decision(ParallelHead& head, bool is_root, const SamplingParams& sampl
                    std::uint64_t seed)
     : head_(head), is_root_(is_root), params_(sampling), sampler_(sampling), verifier_(verifier), seed_(seed) {
   if (!head.backend().on_host() && head.local_vocabulary() == head.vocabulary() && verifier.resamples_residual()) {
-    in_place_.emplace(head.backend(), sampling);
+    in_place_ = std::make_unique<RowsInPlace>(head.backend(), sampling);
   }
 }
 
@@ -24,7 +24,7 @@ Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t posi
   if (params_.greedy()) {
     return decide_greedy(logits, round);
   }
-  if (in_place_.has_value()) {
+  if (in_place_ != nullptr) {
     return decide_in_place(logits, round, position, draft);
   }
   if (!params_.truncates() && verifier_.needs() == VerifierNeeds::kDraftedEntries) {

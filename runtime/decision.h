@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "backend/sampler.h"
@@ -68,7 +68,7 @@ class Decision {
   Sampler sampler_;
   const Verifier& verifier_;
   std::uint64_t seed_;
-  std::optional<RowsInPlace> in_place_;
+  std::unique_ptr<RowsInPlace> in_place_;  ///< where rows are sampled in place
 
   std::vector<Token> tokens_;          ///< drafted
   std::vector<double> uniforms_;       ///< [K]

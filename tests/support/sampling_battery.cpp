@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <span>
 #include <string>
@@ -181,9 +182,8 @@ void expect_faults_of_the_host(Backend& gpu, const MakeSampler& make) {
   constexpr std::int64_t kCols = 1500;
   Values logits = logits_of_all_kinds(kCols, 3);
   logits[0] = kNan;
-  logits[kCols + 1400] = kInf;
   std::fill_n(logits.begin() + 2 * kCols, kCols, -kInf);
-  logits[4 * kCols + 1025] = -kNan;
+  logits[4 * kCols + 1400] = kInf;
   for (const SamplingParams& params : {SamplingParams{}, {0.0F}, {0.8F, 20, 0.9F}}) {
     const auto warp_and_draw = [&](Backend& backend, RowSampler& sampler) {
       Copied<float> rows(backend, logits);
@@ -192,7 +192,7 @@ void expect_faults_of_the_host(Backend& gpu, const MakeSampler& make) {
       sampler.warp(shaped(rows.data(), kCols), shaped(rows.data(), kCols), records.data(), {});
       sampler.draw(shaped(rows.data(), kCols), records.data(), tokens.data(), {});
       const Records& found = records.fetch();
-      for (const std::int64_t row : {0, 1, 2, 4}) {
+      for (const std::int64_t row : {0, 2, 4}) {
         EXPECT_EQ(found[row].token, -1);
         try {
           require_sound(found[row]);
@@ -202,6 +202,7 @@ void expect_faults_of_the_host(Backend& gpu, const MakeSampler& make) {
           EXPECT_EQ(std::string(error.what()).find("logits are not finite"), 0U) << error.what();
         }
       }
+      EXPECT_NO_THROW(require_sound(found[1]));
       EXPECT_NO_THROW(require_sound(found[3]));
       return Outcome{rows.fetch(), found, tokens.fetch()};
     };
@@ -214,9 +215,10 @@ void expect_faults_of_the_host(Backend& gpu, const MakeSampler& make) {
     sampler.sums(shaped(rows.data(), kCols), slices, records.data(), {});
     sampler.warp_with_sums(shaped(rows.data(), kCols), shaped(rows.data(), kCols), records.data(), {});
     const Records& found = records.fetch();
-    for (const std::int64_t row : {0, 1, 2, 4}) {
+    for (const std::int64_t row : {0, 2, 4}) {
       EXPECT_THROW(require_sound(found[row]), Error);
     }
+    EXPECT_NO_THROW(require_sound(found[1]));
     return Outcome{rows.fetch(), found, {}};
   };
   expect_alike(gpu, make, {0.7F}, by_sums, "sums of broken rows");
@@ -310,9 +312,24 @@ void expect_draws_of_the_host(Backend& gpu, const MakeSampler& make) {
     draw(Values(cols, 0.0F), {0.0, 0.5});
   }
   std::vector<double> many = ends;
-  std::generate_n(std::back_inserter(many), 1500, uniform);
+  std::generate_n(std::back_inserter(many), 1000, uniform);
   const Values rows = probabilities_of(logits_of_all_kinds(600, 33), 600, {0.8F});
   draw(Values(rows.begin(), rows.begin() + 600), many);
+  // Uniforms at the edges of tokens, where the last bit of a sum decides.
+  constexpr std::int64_t kCols = 300;
+  const Values all = probabilities_of(logits_of_all_kinds(kCols, 34), kCols, {});
+  for (const std::int64_t kind : {std::int64_t{0}, kKinds - 1}) {
+    const Values weights(all.begin() + kind * kCols, all.begin() + (kind + 1) * kCols);
+    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+    std::vector<double> edges;
+    double running = 0;
+    for (const float weight : weights) {
+      running += static_cast<double>(weight);
+      const double edge = std::min(running / total, kAlmostOne);
+      edges.insert(edges.end(), {std::nextafter(edge, 0.0), edge, std::min(std::nextafter(edge, 1.0), kAlmostOne)});
+    }
+    draw(weights, edges);
+  }
   // Sums of eighths are exact, so that a multiple of 1/512 lies on the edge of a token, which is the next one's.
   Values eighths(512, 0.125F);
   std::vector<double> edges;

@@ -88,14 +88,15 @@ TEST_F(LaneSum, OfFewEntries) {
 
 /// Up to the largest double below a power of two, onto it, and past it.
 TEST_F(LaneSum, AtTheEdgeOfARange) {
-  for (const float last : {0x1p-53F, 0x1.8p-53F, 0x1p-52F, 0x1p-51F}) {
+  for (const float last : {0x1p-53F, 0x1.8p-53F, 0x1p-52F, 0x1.4p-52F, 0x1p-51F}) {
     std::vector<float> row(16 * 40);
     row[0] = 1.0F;
     row[16] = 1.0F - 0x1p-24F;
     row[32] = 0x1p-24F - 0x1p-48F;
     row[48] = 0x1p-48F - 0x1p-52F;  // 2 - 2^-52
-    row[16 * 20] = last;
-    row[16 * 21] = 0x1p-52F;
+    row[16 * 20] = 0x1p-52F;
+    row[16 * 21] = last;
+    row[16 * 22] = 0x1p-52F;
     row[16 * 36] = 0x1p-52F;
     expect_the_hosts_sum(row);
   }

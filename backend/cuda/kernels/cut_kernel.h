@@ -190,7 +190,8 @@ SPECDEC_DEVICE RowCut select(Gpu& gpu, const float* row, std::int64_t cols, cons
   // What is left has one value.
   const auto value = std::bit_cast<float>(prefix);
   const std::uint64_t unit = Measure::unit(prefix);
-  const auto equal = static_cast<double>(sum / unit);
+  const std::uint64_t count = sum / unit;
+  const auto equal = static_cast<double>(count);
   const double missing = std::ceil((goal - buckets.taken) / Measure::measure(unit, prefix));
   RowCut cut{.value = value};
   if (missing >= equal) {

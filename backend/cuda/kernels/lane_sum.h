@@ -37,7 +37,7 @@ constexpr double least_of_range(double sum) {
 /// `entries` of one lane, kRowLanes apart.
 SPECDEC_DEVICE inline RunSum add_run(double sum, const float* entries) {
   const double even = least_of_range(sum);
-  const double odd = std::bit_cast<double>(std::bit_cast<std::uint64_t>(even) + 1);
+  const auto odd = std::bit_cast<double>(std::bit_cast<std::uint64_t>(even) + 1);
   double to_even = even;
   double to_odd = odd;
   SPECDEC_UNROLL
@@ -105,8 +105,8 @@ SPECDEC_DEVICE double lane_sum(Gpu& gpu, std::int64_t count, const Entry& x) {
       }
       gpu.sync();
       done = true;
-      for (int other = 0; other < kRowLanes; ++other) {
-        done = done && memory.next[other] == runs;
+      for (const std::int32_t next : memory.next) {
+        done = done && next == runs;
       }
     }
     gpu.sync();
