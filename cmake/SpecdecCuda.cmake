@@ -41,6 +41,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know how nvc
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 find_package(CUDAToolkit 12 REQUIRED)
+# Installed programs find NCCL and cuBLAS where they were linked, which may be in no place that the system knows.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 find_package(NCCL QUIET)  # parallel/CMakeLists.txt
 set(nccl "no NCCL (so no transports nccl and nccl-fast)")
 if(NCCL_FOUND)

@@ -78,6 +78,7 @@ step carveout 60 build/cuda/bin/product_bench --carveout 100 --ranks 1 --rows 1,
 step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "$few"
 step racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
 step resources 60 python3 tests/gpu/resources.py
+step sums 60 python3 tests/gpu/resources.py backend/cuda/device_sums.cu
 step greedy 60 bash -c greedy
 step nccl 90 bash -c 'ranks_alike nccl nccl-fast'
 step ipc 90 bash -c 'ranks_alike ipc'

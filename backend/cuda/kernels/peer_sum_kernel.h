@@ -138,7 +138,7 @@ SPECDEC_DEVICE void push_sum(Gpu& gpu, Peers peers, T* data, std::int64_t count,
     const std::int64_t rest = packets * Packet<T>::kElements;
     push<Packet<T>, kPlaces>(gpu, peers, channel, step, mine, 0, packets);
     push<T, kPlaces>(gpu, peers, channel, step, mine, rest, elements);
-    gpu.sync();
+    gpu.sync();  // all has been pushed, and all of the step before has been read
     if (signals) {
       gpu.store_release(peers.word(thread, PeerLayout::number(channel, peers.rank)), step);
       await(gpu, peers, peers.word(peers.rank, PeerLayout::number(channel, thread)), step);
@@ -146,7 +146,6 @@ SPECDEC_DEVICE void push_sum(Gpu& gpu, Peers peers, T* data, std::int64_t count,
     gpu.sync();
     add_up<Packet<T>, kPlaces>(gpu, peers, channel, step, mine, 0, packets);
     add_up<T, kPlaces>(gpu, peers, channel, step, mine, rest, elements);
-    gpu.sync();  // before any thread tells of the next step, which says that this one has been read
   }
   if (thread == 0 && step != before) {
     *counter = step;
