@@ -130,7 +130,7 @@ TEST_F(ScoreProgram, BadInputIsOneLineAndCodeTwo) {
       {model + "--ids " + path("empty"), "found 0 tokens"},
       {model + "--ids " + path("long"), "found 513 tokens, expected 1 to 512"},
       {model + "--text-file " + path("not-utf8"), "not-utf8"},
-      {model + "--ids " + path("bad-ids") + " --dtype f16", "--dtype"},
+      {model + "--ids " + path("bad-ids") + " --dtype f61", "--dtype"},
       {"--model /nonexistent --ids " + path("ids"), "/nonexistent"},
       {"--model '" + kModels.string() + "' --ids " + path("ids"), "config.json"},
   };

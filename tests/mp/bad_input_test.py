@@ -146,7 +146,7 @@ def wrong_values(place):
             ("decode.top_k=-1", "decode.top_k", "'-1'"), ("decode.seed=-1", "decode.seed", "'-1'"),
             ("decode.max_new_tokens=0", "decode.max_new_tokens", "'0'"), ("decode.stop=['']", "decode.stop", "an empty string"),
             ("decode.method=greedy", "decode.method", "'greedy'"), ("compare=maybe", "compare", "'maybe'"),
-            ("dtype=f16", "dtype", "'f16'"), ("parallel.deadline=0", "parallel.deadline", "'0'"),
+            ("dtype=f61", "dtype", "'f61'"), ("parallel.deadline=0", "parallel.deadline", "'0'"),
             ("parallel.threads=0", "parallel.threads", "'0'"), ("backend=cpuu", "backend", "'cpuu'", "cpu, reference"),
             ("parallel.isa=sse2", "parallel.isa", "'sse2'", "avx2")):
         place.refuses_set(assignment, *named)
@@ -155,6 +155,11 @@ def wrong_values(place):
 @case(together=True)
 def unknown_transport(place):
     place.refuses_set("parallel.transport=tcp", "parallel.transport", "'tcp'", "mpi-fast")
+
+
+@case(together=True)
+def halves_on_a_cpu(place):
+    place.refuses_run('dtype: found "f16" with the backend "cpu"', "bf16", more=["--set", "dtype=f16"])
 
 
 @case(together=True)
