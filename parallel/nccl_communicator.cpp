@@ -40,7 +40,7 @@ std::string words(ncclResult_t result) {
 /// The library's communicator, never blocking and never left behind.
 class Handle {
  public:
-  Handle(const ncclUniqueId& id, int rank, int size, CudaDevice device) : device_(std::move(device)) {
+  Handle(const ncclUniqueId& id, int rank, int size, const CudaDevice& device) : device_(device) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     settle(ncclCommInitRankConfig(&comm_, size, id, rank, &config), "NCCL's start");
