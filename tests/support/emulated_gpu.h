@@ -3,37 +3,42 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <barrier>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "backend/dtype.h"
+#include "tests/support/emulated_team.h"
 
 namespace specdec {
 
-/// One thread of a block of a kernel (backend/cuda/kernels/device.h), on a CPU: threads of a block are threads of the host, and blocks follow one
-/// another. So a kernel's arithmetic is tested without a GPU, and a barrier that it lacks is a data race that the thread sanitizer sees.
+/// One thread of a block of a kernel (backend/cuda/kernels/device.h), on a CPU: blocks follow one another, and the threads of a block are an
+/// EmulatedTeam. So a kernel's arithmetic is tested without a GPU, and a barrier that it lacks is a data race that the thread sanitizer sees.
 class EmulatedGpu {
  public:
   static constexpr int kWarp = 32;
 
   struct Block {
     Block(int count, std::size_t shared_bytes)
-        : threads(count), barrier(count), exchange(count), fragments(count), shared(shared_bytes / 8 + 1) {
+        : threads(count),
+          team(count),
+          barrier(team, count),
+          exchange(count),
+          fragments(count),
+          shared(shared_bytes / 8 + 1) {
       for (int first = 0; first < count; first += kWarp) {
-        warps.push_back(std::make_unique<std::barrier<>>(std::min(kWarp, count - first)));
+        warps.push_back(std::make_unique<EmulatedTeam::Barrier>(team, std::min(kWarp, count - first)));
       }
     }
     int threads;
-    std::barrier<> barrier;
-    std::vector<std::unique_ptr<std::barrier<>>> warps;
+    EmulatedTeam team;
+    EmulatedTeam::Barrier barrier;
+    std::vector<std::unique_ptr<EmulatedTeam::Barrier>> warps;
     std::vector<std::uint64_t> exchange;                  // [threads]
     std::vector<std::array<std::uint32_t, 6>> fragments;  // [threads] of A and B
     std::vector<std::uint64_t> shared;                    // words, for alignment
@@ -151,22 +156,19 @@ template <typename Kernel>
 void emulate(std::int64_t blocks_x, std::int64_t blocks_y, int threads, std::size_t shared_bytes,
              const Kernel& kernel) {
   EmulatedGpu::Block block(threads, shared_bytes);
-  std::barrier between(threads);
-  std::vector<std::jthread> running;
-  for (int thread = 0; thread < threads; ++thread) {
-    running.emplace_back([&, thread] {
-      EmulatedGpu gpu(block, thread);
-      for (std::int64_t at = 0; at < blocks_x * blocks_y; ++at) {
-        if (thread == 0) {
-          block.x = at % blocks_x;
-          block.y = at / blocks_x;
-        }
-        between.arrive_and_wait();
-        kernel(gpu);
-        between.arrive_and_wait();
+  EmulatedTeam::Barrier between(block.team, threads);
+  block.team.run([&](int thread) {
+    EmulatedGpu gpu(block, thread);
+    for (std::int64_t at = 0; at < blocks_x * blocks_y; ++at) {
+      if (thread == 0) {
+        block.x = at % blocks_x;
+        block.y = at / blocks_x;
       }
-    });
-  }
+      between.arrive_and_wait();
+      kernel(gpu);
+      between.arrive_and_wait();
+    }
+  });
 }
 
 }  // namespace specdec
