@@ -172,7 +172,8 @@ class Backend {
   // --- Embedding --------------------------------------------------------------------------------------------------
   /// A backend whose memory is the host's reads the rows from where they lie: `weight` must outlive the table.
   virtual std::unique_ptr<RowTable> make_table(const WeightView& weight) = 0;
-  /// x[r] = table[index[r]] in fp32. index [x.rows] in this backend's memory, every one a row of the table.
+  /// x[r] = table[index[r]] in fp32. index [x.rows] in this backend's memory, every one a row of the table, or -1 (no token
+  /// could be drawn) for a row of zeros.
   virtual void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) = 0;
 
   // --- Linear layers ----------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 #include "runtime/model_drafter.h"
 
 #include <algorithm>
-#include <array>
 
 #include "backend/error.h"
 
@@ -11,18 +10,22 @@ namespace {
 constexpr TraceKind kDraftPrefill{.name = "draft prefill", .value = "tokens"};
 constexpr TraceKind kDraftPass{.name = "draft pass", .value = "rows"};
 constexpr TraceKind kDraftChoose{.name = "draft choose"};
+constexpr TraceKind kDraftWait{.name = "draft wait", .value = "tokens"};
 
 }  // namespace
 
 ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level,
                            Tracer* tracer)
     : model_(model),
+      backend_(model.head().backend()),
       cache_(model.make_cache()),
-      sampler_(sampling),
+      sampling_(sampling),
+      sampler_(backend_.make_row_sampler(sampling)),
       seed_(seed),
       level_(level),
-      tracer_(tracer),
-      logits_(static_cast<std::size_t>(model.config().vocabulary)) {}
+      tracer_(tracer) {
+  check(model.head().local_vocabulary() == model.head().vocabulary(), "ModelDrafter: the draft has one rank");
+}
 
 std::int64_t ModelDrafter::room(std::int64_t history_size) const {
   // The last drafted token is never fed, so position history_size + k - 2 is the last one that must exist.
@@ -40,9 +43,8 @@ void ModelDrafter::begin(std::uint32_t sequence, std::span<const Token> prompt) 
   }
 }
 
-ConstRows ModelDrafter::feed(std::span<const Token> tokens) {
-  const Span span(tracer_, kDraftPass, static_cast<std::int64_t>(tokens.size()));
-  const auto count = static_cast<std::int32_t>(tokens.size());
+ConstRows ModelDrafter::feed(std::span<const Token> tokens, std::int32_t count) {
+  const Span span(tracer_, kDraftPass, count);
   const auto first = static_cast<std::int32_t>(cache_.committed() + cache_.pending());
   position_.clear();
   parent_.clear();
@@ -50,27 +52,77 @@ ConstRows ModelDrafter::feed(std::span<const Token> tokens) {
     position_.push_back(first + i);
     parent_.push_back(i - 1);
   }
-  pending_.insert(pending_.end(), tokens.begin(), tokens.end());
   return model_.forward({tokens, position_, parent_}, cache_, LogitRows::kLast, Stream{});
 }
 
-void ModelDrafter::choose(ConstRows logits, const RandomKey& key, DraftBlock& block) {
-  const Span span(tracer_, kDraftChoose);
-  const std::size_t vocabulary = logits_.size();
-  Token token = 0;
-  if (sampler_.params().greedy()) {
-    model_.head().argmax(logits, {&token, 1}, Stream{});
-    block.q.push_back(1.0F);
-  } else {
-    model_.head().gather_rows(logits, logits_, Stream{});
-    block.q_rows.resize(block.q_rows.size() + vocabulary);
-    const std::span<float> q = std::span(block.q_rows).last(vocabulary);
-    sampler_.warp(logits_, q);
-    token = draw(q, uniform(key));
-    block.q.push_back(q[static_cast<std::size_t>(token)]);
+ConstRows ModelDrafter::catch_up(std::span<const Token> history) {
+  // Of what was fed in earlier rounds, the part that the history confirms stays; but its last token is fed in any case, for the logits
+  // after it. (A rejected token can come back as the next one, when the residual vanished.)
+  const auto seen = history.first(history.size() - 1).subspan(static_cast<std::size_t>(cache_.committed()));
+  const auto confirmed = std::mismatch(pending_.begin(), pending_.end(), seen.begin(), seen.end()).first;
+  cache_.commit_prefix(confirmed - pending_.begin());
+
+  // Long gaps (rounds without drafting) go in blocks; what is left, one or two tokens as a rule, is the first pass of the round.
+  constexpr std::int64_t kFirstPassRows = 2;
+  const std::int64_t gap = std::ssize(history) - cache_.committed() - kFirstPassRows;
+  if (gap > 0) {
+    model_.prefill(history.subspan(static_cast<std::size_t>(cache_.committed()), static_cast<std::size_t>(gap)), cache_,
+                   Stream{});
   }
-  block.parent.push_back(static_cast<std::int32_t>(block.tokens.size()) - 1);
-  block.tokens.push_back(token);
+  const auto rest = history.subspan(static_cast<std::size_t>(cache_.committed()));
+  pending_.assign(rest.begin(), rest.end());
+  return feed(rest, static_cast<std::int32_t>(rest.size()));
+}
+
+void ModelDrafter::ask(std::uint32_t round, std::int64_t first_position, std::int64_t k) {
+  const std::int64_t vocabulary = model_.head().vocabulary();
+  if (asked_ == nullptr || asked_->bytes() < static_cast<std::size_t>(k) * sizeof(RowRecord)) {
+    // The host has waited for all that used the old ones.
+    asked_ = backend_.allocate(static_cast<std::size_t>(k) * sizeof(RowRecord));
+    distributions_ =
+        backend_.allocate(sampling_.greedy() ? 0 : static_cast<std::size_t>(k * vocabulary) * sizeof(float));
+  }
+  records_.assign(static_cast<std::size_t>(k), RowRecord{});
+  for (std::int64_t i = 0; i < k; ++i) {
+    records_[static_cast<std::size_t>(i)].uniform = uniform({.seed = seed_,
+                                                             .sequence = sequence_,
+                                                             .round = round,
+                                                             .position = static_cast<std::uint32_t>(first_position + i),
+                                                             .level = level_,
+                                                             .purpose = Purpose::kDraft});
+  }
+  backend_.upload(asked_->data(), std::as_bytes(std::span(records_)), Stream{});
+}
+
+void ModelDrafter::choose(ConstRows logits, std::int64_t index) {
+  const Span span(tracer_, kDraftChoose);
+  RowRecord* const record = reinterpret_cast<RowRecord*>(asked_->data()) + index;
+  if (sampling_.greedy()) {
+    sampler_->argmax(logits, record, model_.tokens(), Stream{});
+    return;
+  }
+  const Rows q{distributions_->floats() + index * logits.cols, 1, logits.cols, logits.cols};
+  sampler_->warp(logits, q, record, Stream{});
+  sampler_->draw(q, record, model_.tokens(), Stream{});
+}
+
+void ModelDrafter::answer(DraftBlock& block) {
+  const std::int64_t k = std::ssize(records_);
+  const Span span(tracer_, kDraftWait, k);
+  backend_.download(std::as_writable_bytes(std::span(records_)), asked_->data(), Stream{});
+  backend_.synchronize(Stream{});
+  for (const RowRecord& record : records_) {
+    require_sound(record);
+    check(record.token >= 0, "ModelDrafter: a token was drawn");
+    block.parent.push_back(static_cast<std::int32_t>(block.tokens.size()) - 1);
+    block.tokens.push_back(record.token);
+    block.q.push_back(sampling_.greedy() ? 1.0F : record.weight);
+  }
+  pending_.insert(pending_.end(), block.tokens.begin(), block.tokens.end() - 1);
+  if (!sampling_.greedy()) {
+    const std::int64_t vocabulary = model_.head().vocabulary();
+    block.q_in_place = {distributions_->floats(), k, vocabulary, vocabulary};
+  }
 }
 
 void ModelDrafter::propose(std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) {
@@ -80,37 +132,12 @@ void ModelDrafter::propose(std::uint32_t round, std::span<const Token> history, 
   }
   const auto size = static_cast<std::int64_t>(history.size());
   check(k <= room(size), "ModelDrafter: asked for more tokens than its context holds");
-
-  // Of what was fed in earlier rounds, the part that the history confirms stays; but its last token is fed in any case, for the logits
-  // after it. (A rejected token can come back as the next one, when the residual vanished.)
-  const auto seen = history.first(history.size() - 1).subspan(static_cast<std::size_t>(cache_.committed()));
-  const auto confirmed = std::mismatch(pending_.begin(), pending_.end(), seen.begin(), seen.end()).first;
-  cache_.commit_prefix(confirmed - pending_.begin());
-  pending_.clear();
-
-  // Long gaps (rounds without drafting) go in blocks; what is left, one or two tokens as a rule, is the first pass of the round.
-  constexpr std::int64_t kFirstPassRows = 2;
-  const std::int64_t gap = size - cache_.committed() - kFirstPassRows;
-  if (gap > 0) {
-    model_.prefill(history.subspan(static_cast<std::size_t>(cache_.committed()), static_cast<std::size_t>(gap)), cache_,
-                   Stream{});
+  ask(round, size, k);
+  choose(catch_up(history), 0);
+  for (std::int64_t i = 1; i < k; ++i) {
+    choose(feed({}, 1), i);
   }
-  ConstRows logits = feed(history.subspan(static_cast<std::size_t>(cache_.committed())));
-  for (std::int64_t i = 0;; ++i) {
-    choose(logits,
-           {.seed = seed_,
-            .sequence = sequence_,
-            .round = round,
-            .position = static_cast<std::uint32_t>(size + i),
-            .level = level_,
-            .purpose = Purpose::kDraft},
-           block);
-    if (i + 1 == k) {
-      return;
-    }
-    const std::array<Token, 1> last{block.tokens.back()};
-    logits = feed(last);
-  }
+  answer(block);
 }
 
 }  // namespace specdec

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "backend/sampler.h"
+#include "backend/row_sampler.h"
 #include "models/transformer.h"
 #include "runtime/drafter.h"
 #include "runtime/philox.h"
 
 namespace specdec {
 
-/// A small autoregressive model as drafter, warped as the target is (Leviathan et al. 2023, section 2.2).
+/// A small autoregressive model as drafter, warped as the target is (Leviathan et al. 2023, section 2.2). It has one rank. A drafted token is chosen where
+/// the logits lie and the next pass reads it there, so that the host waits once for all K of them.
 class ModelDrafter final : public Drafter {
  public:
   /// `level` keys its random numbers: 1 drafts for the target, 2 for that draft.
@@ -21,13 +24,21 @@ class ModelDrafter final : public Drafter {
   std::int64_t room(std::int64_t history_size) const override;
 
  private:
-  /// Feeds tokens as a chain and returns the last row's logits.
-  ConstRows feed(std::span<const Token> tokens);
-  void choose(ConstRows logits, const RandomKey& key, DraftBlock& block);
+  /// Commits what the history confirms of the rows that were fed in earlier rounds, and feeds the rest of it.
+  ConstRows catch_up(std::span<const Token> history);
+  /// Feeds `count` tokens as a chain, or, without any, the one that was chosen last, and returns the last row's logits.
+  ConstRows feed(std::span<const Token> tokens, std::int32_t count);
+  /// Chooses drafted token `index` from its logits, as its record asks.
+  void choose(ConstRows logits, std::int64_t index);
+  /// Makes room for `k` drafted tokens and asks for them.
+  void ask(std::uint32_t round, std::int64_t first_position, std::int64_t k);
+  void answer(DraftBlock& block);
 
   Transformer& model_;
+  Backend& backend_;
   KvCache cache_;
-  Sampler sampler_;
+  SamplingParams sampling_;
+  std::unique_ptr<RowSampler> sampler_;
   std::uint64_t seed_;
   std::uint8_t level_;
   Tracer* tracer_;
@@ -35,7 +46,9 @@ class ModelDrafter final : public Drafter {
   std::vector<Token> pending_;  ///< tokens of the cache's pending rows
   std::vector<std::int32_t> position_;
   std::vector<std::int32_t> parent_;
-  std::vector<float> logits_;  ///< one row on the host
+  std::vector<RowRecord> records_;         ///< [K]
+  std::unique_ptr<Buffer> asked_;          ///< the same in the backend's memory
+  std::unique_ptr<Buffer> distributions_;  ///< [K, vocabulary] there
 };
 
 }  // namespace specdec

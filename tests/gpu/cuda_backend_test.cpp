@@ -18,6 +18,7 @@ class CudaBackendTest : public ::testing::Test {
 TEST_F(CudaBackendTest, NormsHaveTheCpusBits) { battery::expect_norms_of_the_cpu(*gpu_); }
 TEST_F(CudaBackendTest, ANormMayWriteOverItsInput) { battery::expect_norms_in_place(*gpu_); }
 TEST_F(CudaBackendTest, NormsOfSumsHaveTheCpusBits) { battery::expect_norms_of_sums(*gpu_); }
+TEST_F(CudaBackendTest, EmbeddingsHaveTheCpusBits) { battery::expect_embeddings_of_the_cpu(*gpu_); }
 TEST_F(CudaBackendTest, ElementwiseOperationsHaveTheCpusBits) { battery::expect_elementwise_of_the_cpu(*gpu_); }
 TEST_F(CudaBackendTest, RotationsHaveTheCpusBits) { battery::expect_rotations_of_the_cpu(*gpu_); }
 TEST_F(CudaBackendTest, AttentionHasTheCpusBits) { battery::expect_attention_of_the_cpu(*gpu_); }

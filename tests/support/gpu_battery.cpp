@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tests/support/gpu_matrix.h"
@@ -31,6 +32,34 @@ void expect_norms_of_the_cpu(Backend& gpu) {
         gpu, [&](Backend& backend) { return norm(backend, false); }, "rms_norm");
     expect_alike(
         gpu, [&](Backend& backend) { return norm(backend, true); }, "layer_norm");
+  }
+}
+
+void expect_embeddings_of_the_cpu(Backend& gpu) {
+  constexpr std::int64_t kTokens = 9;
+  constexpr std::int64_t kCols = 70;
+  const Values values = random_values(kTokens * kCols, 80);
+  std::vector<std::uint16_t> halves(values.size());
+  std::ranges::transform(values, halves.begin(), float_to_bf16);
+  const std::vector<std::int32_t> index = {3, -1, 8, 0, 3};
+  const auto rows = std::ssize(index);
+  const auto embed = [&](Backend& backend, const WeightView& weight) {
+    const auto table = backend.make_table(weight);
+    const auto on_device = backend.allocate(std::as_bytes(std::span(index)).size());
+    backend.upload(on_device->data(), std::as_bytes(std::span(index)), {});
+    Matrix x(backend, rows, kCols, Values(rows * kCols, 7));
+    backend.embed(*table, reinterpret_cast<const std::int32_t*>(on_device->data()), x.rows(), {});
+    return x.values();
+  };
+  const auto* const floats = reinterpret_cast<const std::byte*>(values.data());
+  const WeightView plain{floats, DType::kF32, kTokens, kCols, kCols, 1};
+  const WeightView transposed{floats, DType::kF32, kTokens, kCols, 1, kTokens};
+  const WeightView half{reinterpret_cast<const std::byte*>(halves.data()), DType::kBF16, kTokens, kCols, kCols, 1};
+  const WeightView f16{reinterpret_cast<const std::byte*>(halves.data()), DType::kF16, kTokens, kCols, kCols, 1};
+  for (const WeightView& weight : {plain, transposed, half, f16}) {
+    expect_alike(
+        gpu, [&](Backend& backend) { return embed(backend, weight); },
+        "embed " + std::string(name_of(weight.dtype)) + (weight.col_stride == 1 ? "" : ", transposed"));
   }
 }
 

@@ -9,6 +9,7 @@ namespace specdec::battery {
 void expect_norms_of_the_cpu(Backend& gpu);
 void expect_norms_in_place(Backend& gpu);
 void expect_norms_of_sums(Backend& gpu);
+void expect_embeddings_of_the_cpu(Backend& gpu);
 void expect_elementwise_of_the_cpu(Backend& gpu);
 void expect_rotations_of_the_cpu(Backend& gpu);
 void expect_attention_of_the_cpu(Backend& gpu);

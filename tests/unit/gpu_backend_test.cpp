@@ -16,6 +16,7 @@ class GpuBackendTest : public testing::Test {
 TEST_F(GpuBackendTest, NormsHaveTheCpusBits) { battery::expect_norms_of_the_cpu(gpu_); }
 TEST_F(GpuBackendTest, ANormMayWriteOverItsInput) { battery::expect_norms_in_place(gpu_); }
 TEST_F(GpuBackendTest, NormsOfSumsHaveTheCpusBits) { battery::expect_norms_of_sums(gpu_); }
+TEST_F(GpuBackendTest, EmbeddingsHaveTheCpusBits) { battery::expect_embeddings_of_the_cpu(gpu_); }
 TEST_F(GpuBackendTest, ElementwiseOperationsHaveTheCpusBits) { battery::expect_elementwise_of_the_cpu(gpu_); }
 TEST_F(GpuBackendTest, RotationsHaveTheCpusBits) { battery::expect_rotations_of_the_cpu(gpu_); }
 TEST_F(GpuBackendTest, AttentionHasTheCpusBits) { battery::expect_attention_of_the_cpu(gpu_); }

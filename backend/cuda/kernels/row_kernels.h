@@ -13,13 +13,15 @@ namespace specdec::cuda {
 
 using elementary::fused;
 
-/// x[r] = row index[r] of a table [rows, cols] of `type`, aligned to its elements.
+/// x[r] = row index[r] of a table [rows, cols] of `type`, aligned to its elements; zeros for -1.
 template <class Gpu>
 SPECDEC_DEVICE void embed(Gpu& gpu, const std::byte* table, DType type, const std::int32_t* index, Rows x) {
   const std::int64_t first = index[gpu.block_x()] * x.cols;
   for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
     float value = 0;
-    if (type == DType::kF32) {
+    if (first < 0) {
+      value = 0;
+    } else if (type == DType::kF32) {
       value = reinterpret_cast<const float*>(table)[first + i];
     } else {
       const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(table)[first + i];
