@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds what needs a GPU, checks it on the one that is here, and writes every step's output to a file: for whoever has a GPU for
-# ten minutes. Each step has a time limit; one that fails does not keep the next from running.
+# ten minutes. Each step has a time limit, and all of them together nine minutes; one that fails does not keep the next from running.
 #
 #   tests/gpu/run.sh [FOLDER]     results go to FOLDER, build/gpu-results unless named
 #
-# The last line is N passed, N failed; a step that this machine has no tool for is counted as failed.
+# The last line is N passed, N failed; a step that this machine has no tool for, or that no time was left for, is counted as failed.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$here/../.." || exit 1
@@ -12,11 +12,18 @@ out=${1:-build/gpu-results}
 PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # compute-sanitizer, nvcc
 mkdir -p "$out"
 passed=0 failed=0
+all=540  # seconds
 
 # step NAME SECONDS COMMAND...
 step() {
   local name=$1 limit=$2 begin=$SECONDS
   shift 2
+  [ "$limit" -le $((all - begin)) ] || limit=$((all - begin))
+  if [ "$limit" -le 0 ]; then
+    failed=$((failed + 1))
+    printf '%-12s FAILED  no time left\n' "$name"
+    return
+  fi
   if timeout --kill-after=5 "$limit" "$@" >"$out/$name.txt" 2>&1 </dev/null; then
     passed=$((passed + 1))
     printf '%-12s passed  %4d s\n' "$name" $((SECONDS - begin))
@@ -38,11 +45,32 @@ greedy() {
   mpirun -np 1 specdec_dist --config chinchilla-like-native.yaml --set backend=cuda --set decode.temperature=0 --json "$out/greedy.json" &&
     python3 -c 'import json, sys; sys.exit(json.load(open(sys.argv[1]))["comparisons"][0]["identical"] is not True)' "$out/greedy.json"
 }
-# A token of a large model, one GPU: ms per token is in the table.
+# The same for every K that one block of rows holds.
+lengths() {
+  # shellcheck source=/dev/null
+  . build/cuda/env.sh
+  local k
+  for k in $(seq 0 15); do
+    mpirun -np 1 specdec_dist --config chinchilla-like-native.yaml --set backend=cuda --set decode.temperature=0 --set "decode.k=$k" \
+      --set decode.max_new_tokens=48 --no-stream --json "$out/lengths-$k.json" || return
+  done
+  python3 - "$out"/lengths-*.json <<'END'
+import json, sys
+runs = [json.load(open(path)) for path in sys.argv[1:]]
+tokens = [[output["token_ids"] for run in job["runs"] for output in run["outputs"]] for job in runs]
+sys.exit(len(runs) != 16 or not all(job["comparisons"][0]["identical"] for job in runs) or tokens.count(tokens[0]) != 16)
+END
+}
+# A token of a large model, one GPU: ms per token is in the table. With and without what can be switched off.
 shape() {
   # shellcheck source=/dev/null
   . build/cuda/env.sh
-  mpirun -np 1 specdec_dist --config configs/gpu/llama-3-8b.yaml --json "$out/llama-3-8b.json"
+  local off
+  for off in nothing graphs overlap; do
+    local without=()
+    [ "$off" = nothing ] || without=(--set "cuda.$off=false")
+    mpirun -np 1 specdec_dist --config configs/gpu/llama-3-8b.yaml "${without[@]}" --json "$out/llama-3-8b-without-$off.json" || return
+  done
 }
 # ranks_alike EXACT [MORE]: 2 and 4 processes that share this GPU sum right over each of the transports EXACT,MORE, and over EXACT their tokens are those of one
 # rank. For correctness only. NCCL takes one rank a GPU, so each process says that it is a host of its own, and payloads go through sockets.
@@ -66,12 +94,14 @@ tokens = [[output["token_ids"] for run in json.load(open(path))["runs"] for outp
 sys.exit(not tokens[0] or tokens.count(tokens[0]) != len(tokens))
 END
 }
-export -f build greedy shape ranks_alike
+export -f build greedy lengths shape ranks_alike
 export out
 
 step machine 20 nvidia-smi
 step build 300 bash -c build
 step tests 90 "$tests"
+step greedy 60 bash -c greedy
+step shape 90 bash -c shape
 step products 90 build/cuda/bin/product_bench --json "$out/products.json"
 step overlapped 60 build/cuda/bin/product_bench --overlap --ranks 1 --rows 1,5,9 --json "$out/products-overlapped.json"
 step carveout 60 build/cuda/bin/product_bench --carveout 100 --ranks 1 --rows 1,5 --json "$out/products-carveout.json"
@@ -79,10 +109,9 @@ step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "
 step racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
 step resources 60 python3 tests/gpu/resources.py
 step sums 60 python3 tests/gpu/resources.py backend/cuda/device_sums.cu
-step greedy 60 bash -c greedy
+step lengths 90 bash -c lengths
 step nccl 90 bash -c 'ranks_alike nccl nccl-fast'
 step ipc 90 bash -c 'ranks_alike ipc'
-step shape 90 bash -c shape
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
