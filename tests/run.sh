@@ -3,7 +3,7 @@
 #   release  every ctest label: unit, golden, mp
 #   asan     the unit tests of kernels and parsers under the address and undefined-behaviour sanitizers
 #   tsan     the tests of the threads and shared-memory transports and of threaded kernels under the thread sanitizer
-#   cuda     where there is an nvcc: the programs build for GPUs (SPECDEC_CUDA_ARCHITECTURES, one is enough), and say that they see none
+#   cuda     where there is an nvcc: the programs and tests for GPUs build (SPECDEC_CUDA_ARCHITECTURES, one is enough), and what needs none runs
 # The last line is the sum of all stages: N passed, N failed[, N skipped].
 #
 #   tests/run.sh              everything
@@ -99,8 +99,8 @@ for stage in $stages; do
     cuda)
       if has_nvcc; then
         configure cuda -DSPECDEC_TESTS=ON -DSPECDEC_CUDA_ARCHITECTURES="${SPECDEC_CUDA_ARCHITECTURES:-90}" || give_up "configuring cuda"
-        build cuda programs gpu_tests || give_up "building cuda"
-        say "testing (preset cuda)"
+        build cuda programs gpu_tests product_bench nvtx_test nvtx_listener || give_up "building cuda"
+        run_tests cuda -R '^nvtx$'
         refuses_without_gpu bad_input_test.py backend_without_a_gpu specdec_dist 0
         refuses_without_gpu bad_input_test.py transport_on_gpus_without_gpus specdec_dist 2
         refuses_without_gpu allreduce_bench_test.py without_gpus allreduce_bench 2
