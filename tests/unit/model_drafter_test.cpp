@@ -4,6 +4,7 @@
 
 #include "backend/error.h"
 #include "backend/factory.h"
+#include "backend/sampler.h"
 #include "models/checkpoint.h"
 #include "parallel/self_communicator.h"
 #include "tests/support/random_model.h"
@@ -58,6 +59,30 @@ TEST_F(ModelDrafterTest, FindsOutByItselfWhatStillStands) {
       history.push_back(repeated ? drafted : (drafted + 1) % 300);
       drafter.propose(1, history, 3, block);
       EXPECT_EQ(block.tokens, fresh(history, 3)) << accepted << (repeated ? ", repeated" : "");
+    }
+  }
+}
+
+TEST_F(ModelDrafterTest, DraftsWhatTheModelSaysOfItsOwnTokens) {
+  const std::vector<Token> prompt{5, 17, 99, 3};
+  for (const SamplingParams& sampling : {kGreedy, SamplingParams{.temperature = 0.9F, .top_k = 50}}) {
+    ModelDrafter drafter(model_, sampling, 7);
+    DraftBlock block;
+    drafter.begin(2, prompt);
+    drafter.propose(3, prompt, 5, block);
+    ASSERT_EQ(block.size(), 5);
+
+    KvCache cache = model_.make_cache();
+    Sampler sampler(sampling);
+    ConstRows logits = model_.prefill(prompt, cache, {});
+    std::vector<float> q(static_cast<std::size_t>(logits.cols));
+    for (std::int64_t i = 0; i < block.size(); ++i) {
+      sampler.warp({logits.row(0), q.size()}, q);
+      const auto position = static_cast<std::uint32_t>(prompt.size()) + static_cast<std::uint32_t>(i);
+      const Token token = draw(q, uniform({.seed = 7, .sequence = 2, .round = 3, .position = position, .level = 1}));
+      EXPECT_EQ(block.tokens[i], token) << i;
+      EXPECT_EQ(block.q[i], q[token]) << i;
+      logits = model_.prefill({&token, 1}, cache, {});
     }
   }
 }
