@@ -39,6 +39,15 @@ function(specdec_library name)
     FILES_MATCHING PATTERN "*.h")
 endfunction()
 
+# specdec_compile_options(FILE OPTIONS): of one source file of this folder. CMake itself says nothing when there is no such file any more, which costs what the
+# options were for.
+function(specdec_compile_options file options)
+  if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    message(FATAL_ERROR "specdec_compile_options: found no ${file} in ${CMAKE_CURRENT_SOURCE_DIR}, expected the file that the options are for")
+  endif()
+  set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${options}")
+endfunction()
+
 # specdec_executable(NAME SOURCES a.cpp ... DEPENDS lib ...): a test or a benchmark.
 function(specdec_executable name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
