@@ -15,6 +15,7 @@ struct CudaGpu {
   __device__ std::int64_t block_x() const { return blockIdx.x; }
   __device__ std::int64_t block_y() const { return blockIdx.y; }
   __device__ void sync() { __syncthreads(); }
+  __device__ bool sync_all(bool is) { return __syncthreads_and(is ? 1 : 0) != 0; }
   __device__ void sync_warp() { __syncwarp(); }
   /// From here on the next kernel's blocks may start where there is room; they wait in wait_for_previous().
   __device__ void let_next_start() {

@@ -53,6 +53,13 @@ class EmulatedGpu {
   std::int64_t block_x() const { return block_.x; }
   std::int64_t block_y() const { return block_.y; }
   void sync() { block_.barrier.arrive_and_wait(); }
+  bool sync_all(bool is) {
+    block_.exchange[thread_] = is ? 1 : 0;
+    sync();
+    const bool all = std::ranges::find(block_.exchange, 0U) == block_.exchange.end();
+    sync();
+    return all;
+  }
   void sync_warp() { block_.warps[thread_ / kWarp]->arrive_and_wait(); }
   std::byte* shared() { return reinterpret_cast<std::byte*>(block_.shared.data()); }
 

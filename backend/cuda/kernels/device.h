@@ -11,7 +11,8 @@
 ///     int thread(), threads();           of the block; all threads of a block call the following together:
 ///     std::int64_t block_x(), block_y(); which block of the grid
 ///     void sync();                       a barrier; memory of the block and of the grid is seen by all of the block after it
-///     void sync_warp();                  the same for the 32 threads of a warp, and memory of the block
+///     bool sync_all(bool is);            the same; whether `is` holds for every thread of the block
+///     void sync_warp();                  a barrier for the 32 threads of a warp, and memory of the block
 ///     T shuffle(T value, int lane);      `value` of a lane of the same 32
 ///     std::byte* shared();               the block's memory, as large as the launch said
 ///     void atomic_add(std::uint32_t* to, std::uint32_t value);   of one thread alone, to memory of the block

@@ -107,20 +107,22 @@ SPECDEC_DEVICE void add_up(Gpu& gpu, const Peers& peers, int channel, std::uint3
   }
 }
 
-/// Until `number`, which another rank stores, has come to `step`.
+/// Until `number`, which another rank stores, has come to `step`; false when peers.aborted was set first.
 template <class Gpu>
-SPECDEC_DEVICE void await(Gpu& gpu, const Peers& peers, const std::uint32_t* number, std::uint32_t step) {
+SPECDEC_DEVICE bool await(Gpu& gpu, const Peers& peers, const std::uint32_t* number, std::uint32_t step) {
   constexpr unsigned kPollsBetweenLooks = 256;  // at the flag, which lies in host memory
   for (unsigned polls = 1; static_cast<std::int32_t>(gpu.load_acquire(number) - step) < 0; ++polls) {
     if (polls % kPollsBetweenLooks == 0 && gpu.load_acquire(peers.aborted) != 0) {
-      return;
+      return false;
     }
     gpu.pause();
   }
+  return true;
 }
 
 /// data [count] = sum over ranks. Blocks: at most kPeerChannels, as many on every rank; each takes a piece of `piece` elements at a time, a multiple of 16 bytes
-/// of at most PeerLayout::kPlaceBytes. When `peers.aborted` is set meanwhile it ends soon, with anything in `data`.
+/// of at most PeerLayout::kPlaceBytes. When `peers.aborted` is set meanwhile it ends soon, with anything in `data`,
+/// and neither reads what was not pushed nor pushes to where somebody may read.
 template <class Gpu, typename T, int kPlaces>
 SPECDEC_DEVICE void push_sum(Gpu& gpu, Peers peers, T* data, std::int64_t count, std::int64_t piece, int channels) {
   const int channel = static_cast<int>(gpu.block_x());
@@ -139,11 +141,14 @@ SPECDEC_DEVICE void push_sum(Gpu& gpu, Peers peers, T* data, std::int64_t count,
     push<Packet<T>, kPlaces>(gpu, peers, channel, step, mine, 0, packets);
     push<T, kPlaces>(gpu, peers, channel, step, mine, rest, elements);
     gpu.sync();  // all has been pushed, and all of the step before has been read
+    bool has_come = true;
     if (signals) {
       gpu.store_release(peers.word(thread, PeerLayout::number(channel, peers.rank)), step);
-      await(gpu, peers, peers.word(peers.rank, PeerLayout::number(channel, thread)), step);
+      has_come = await(gpu, peers, peers.word(peers.rank, PeerLayout::number(channel, thread)), step);
     }
-    gpu.sync();
+    if (!gpu.sync_all(has_come)) {
+      return;
+    }
     add_up<Packet<T>, kPlaces>(gpu, peers, channel, step, mine, 0, packets);
     add_up<T, kPlaces>(gpu, peers, channel, step, mine, rest, elements);
   }
