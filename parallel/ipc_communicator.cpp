@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/device_sums.h"
+#include "parallel/device_communicator.h"
 #include "parallel/on_gpu.h"
 
 namespace specdec {
@@ -55,17 +56,17 @@ class OpenedMemory {
   std::unique_ptr<std::byte, Close> memory_;
 };
 
-class IpcCommunicator final : public Communicator {
+class IpcCommunicator final : public DeviceCommunicator {
  public:
-  IpcCommunicator(std::unique_ptr<Communicator> host, Progress& progress, std::string_view place)
-      : host_(std::move(host)), progress_(progress) {
+  IpcCommunicator(std::unique_ptr<Communicator> host_transport, Progress& progress, std::string_view place)
+      : DeviceCommunicator(std::move(host_transport)), progress_(progress) {
     const InCollective guard(progress_);
-    agree(*host_, [&] { own_ = on_gpu::Memory(cuda::PeerLayout::bytes(size())); });
+    agree(host(), [&] { own_ = on_gpu::Memory(cuda::PeerLayout::bytes(size())); });
     open_all(share_handles(), place);
     peers_.aborted = aborted_.on_device();
     peers_.rank = rank();
     peers_.ranks = size();
-    host_->barrier();  // before anybody pushes
+    host().barrier();  // before anybody pushes
   }
   ~IpcCommunicator() override {
     const InCollective guard(progress_);
@@ -75,15 +76,12 @@ class IpcCommunicator final : public Communicator {
     }
     cudaDeviceSynchronize();  // under the watchdog, as all that waits in a collective
     opened_.clear();
-    host_->barrier();  // nobody maps what is freed
+    host().barrier();  // nobody maps what is freed
   }
   IpcCommunicator(const IpcCommunicator&) = delete;
   IpcCommunicator& operator=(const IpcCommunicator&) = delete;
 
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
   std::string_view transport() const override { return "ipc"; }
-  bool on_device() const override { return true; }
 
   void all_reduce(std::span<float> data, Stream stream) override {
     const InCollective guard(progress_);
@@ -93,28 +91,17 @@ class IpcCommunicator final : public Communicator {
     const InCollective guard(progress_);
     cuda::sum_over_peers(peers_, data.data(), std::ssize(data), stream);
   }
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream /*stream*/) override {
-    host_->all_gather(mine, all, Stream{});
-  }
-  void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream /*stream*/) override {
-    host_->gather(mine, all, root, Stream{});
-  }
-  void broadcast(std::span<std::byte> data, int root, Stream /*stream*/) override {
-    host_->broadcast(data, root, Stream{});
-  }
-  void barrier() override { host_->barrier(); }
-  void report_progress() override { host_->report_progress(); }
 
  private:
   std::vector<cudaIpcMemHandle_t> share_handles() {
     cudaIpcMemHandle_t mine{};
-    agree(*host_, [&] { cuda_check(cudaIpcGetMemHandle(&mine, own_.data()), "cudaIpcGetMemHandle"); });
+    agree(host(), [&] { cuda_check(cudaIpcGetMemHandle(&mine, own_.data()), "cudaIpcGetMemHandle"); });
     std::vector<cudaIpcMemHandle_t> all(size());
-    host_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), Stream{});
+    host().all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), Stream{});
     return all;
   }
   void open_all(const std::vector<cudaIpcMemHandle_t>& handles, std::string_view place) {
-    agree(*host_, [&] {
+    agree(host(), [&] {
       for (int r = 0; r < size(); ++r) {
         try {
           peers_.memory[r] = r == rank() ? own_.data() : opened_.emplace_back(handles[r]).data();
@@ -126,7 +113,6 @@ class IpcCommunicator final : public Communicator {
     });
   }
 
-  std::unique_ptr<Communicator> host_;
   Progress& progress_;
   Flag aborted_;
   on_gpu::Memory own_;

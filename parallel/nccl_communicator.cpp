@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "backend/cuda/device_sums.h"
+#include "parallel/device_communicator.h"
 #include "parallel/gathered_sum.h"
 #include "parallel/on_gpu.h"
 
@@ -117,11 +118,11 @@ class Handle {
   ncclComm_t comm_ = nullptr;
 };
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public DeviceCommunicator {
  public:
-  NcclCommunicator(std::unique_ptr<Communicator> host, NcclReduction reduction, const ncclUniqueId& id,
+  NcclCommunicator(std::unique_ptr<Communicator> host_transport, NcclReduction reduction, const ncclUniqueId& id,
                    const CudaDevice& device, Progress& progress)
-      : host_(std::move(host)), reduction_(reduction), progress_(progress) {
+      : DeviceCommunicator(std::move(host_transport)), reduction_(reduction), progress_(progress) {
     const InCollective guard(progress_);
     if (reduction_ == NcclReduction::kTree) {
       scratch_ = on_gpu::Memory(kScratchBytes);
@@ -136,24 +137,10 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
   std::string_view transport() const override { return reduction_ == NcclReduction::kTree ? "nccl" : "nccl-fast"; }
-  bool on_device() const override { return true; }
 
   void all_reduce(std::span<float> data, Stream stream) override { reduce(data, stream); }
   void all_reduce(std::span<BF16> data, Stream stream) override { reduce(data, stream); }
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream /*stream*/) override {
-    host_->all_gather(mine, all, Stream{});
-  }
-  void gather(std::span<const std::byte> mine, std::span<std::byte> all, int root, Stream /*stream*/) override {
-    host_->gather(mine, all, root, Stream{});
-  }
-  void broadcast(std::span<std::byte> data, int root, Stream /*stream*/) override {
-    host_->broadcast(data, root, Stream{});
-  }
-  void barrier() override { host_->barrier(); }
-  void report_progress() override { host_->report_progress(); }
   void poll() override { handle_->poll(); }
 
  private:
@@ -207,7 +194,6 @@ class NcclCommunicator final : public Communicator {
     warm_up_with<BF16>(memory, stream);
   }
 
-  std::unique_ptr<Communicator> host_;
   NcclReduction reduction_;
   Progress& progress_;
   on_gpu::Memory scratch_;  // of kTree: a piece of every rank

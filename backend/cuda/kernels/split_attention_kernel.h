@@ -67,6 +67,25 @@ struct QueryGroup {
   constexpr std::int64_t head(std::int64_t query) const { return first + query % heads; }
 };
 
+/// What one block of threads works on: a block of keys of one KV head, for all queries that read it.
+struct KeyBlockWork {
+  std::int64_t block = 0;
+  std::int64_t source = 0;  ///< the KV head
+  std::int64_t first = 0;   ///< slot
+  bool is_visible = false;  ///< to some row: a grid covers more blocks than there may be
+  QueryGroup group;
+  std::int64_t queries = 0;  ///< rows * group.heads
+
+  template <class Gpu>
+  SPECDEC_DEVICE KeyBlockWork(Gpu& gpu, const VisibleSlots& visible, const std::int32_t* kv_head, std::int64_t heads)
+      : block(gpu.block_x()),
+        source(gpu.block_y()),
+        first(block * kKeyBlock),
+        is_visible(first < visible.count(visible.rows - 1)),
+        group(kv_head, heads, source),
+        queries(visible.rows * group.heads) {}
+};
+
 /// Of a value in each of kLanesOfQuery neighbouring lanes; every one of them gets it.
 template <class Gpu>
 SPECDEC_DEVICE float highest_of_query(Gpu& gpu, float value) {
@@ -84,33 +103,30 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
                                      const std::int32_t* kv_head, float scale, AttentionParts parts) {
   using elementary::fused;
   constexpr float kLowest = -__builtin_inff();
-  const std::int64_t block = gpu.block_x();
-  const std::int64_t first = block * kKeyBlock;
-  if (first >= visible.count(visible.rows - 1)) {
+  const KeyBlockWork work(gpu, visible, kv_head, parts.heads);
+  if (!work.is_visible) {
     return;
   }
   const std::int64_t dim = kv.shape.head_dim;
-  const QueryGroup group(kv_head, parts.heads, gpu.block_y());
-  const std::int64_t queries = visible.rows * group.heads;
   auto* keys = reinterpret_cast<float*>(gpu.shared());  // [kSplitDims][kKeyBlock]
   float* query = keys + kSplitDims * kKeyBlock;         // [kSplitQueries][kSplitDims]
   float* scores = query + kSplitQueries * kSplitDims;   // [kSplitQueries][kKeyBlock]
   const std::int64_t slot = gpu.thread() % kKeyBlock;
-  const int own = gpu.thread() / static_cast<int>(kKeyBlock) * kQueriesOfThread;  // first of this thread's queries
+  const int own = gpu.thread() / static_cast<int>(kKeyBlock) * kQueriesOfThread;  // the first of this thread's queries
 
-  for (std::int64_t tile = 0; tile < queries; tile += kSplitQueries) {
+  for (std::int64_t tile = 0; tile < work.queries; tile += kSplitQueries) {
     float sum[kQueriesOfThread] = {};
     for (std::int64_t dims = 0; dims < dim; dims += kSplitDims) {
       const std::int64_t count = dim - dims < kSplitDims ? dim - dims : kSplitDims;
-      const float* from = kv.key(layer, gpu.block_y(), first, dims);
+      const float* from = kv.key(layer, work.source, work.first, dims);
       for (std::int64_t at = gpu.thread(); at < count * kKeyBlock; at += kSplitThreads) {
         keys[at] = from[at];
       }
       for (std::int64_t at = gpu.thread(); at < kSplitQueries * kSplitDims; at += kSplitThreads) {
         const std::int64_t which = tile + at / kSplitDims;
         const std::int64_t i = at % kSplitDims;
-        if (which < queries && i < count) {
-          query[at] = q.row(group.row(which))[group.head(which) * dim + dims + i];
+        if (which < work.queries && i < count) {
+          query[at] = q.row(work.group.row(which))[work.group.head(which) * dim + dims + i];
         }
       }
       gpu.sync();
@@ -127,10 +143,10 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
     for (int j = 0; j < kQueriesOfThread; ++j) {
       const std::int64_t which = tile + own + j;
       float score = kLowest;
-      if (which < queries) {
-        const std::int64_t row = group.row(which);
-        score = first + slot < visible.count(row) ? sum[j] * scale : kLowest;
-        parts.scores[parts.at(row, group.head(which), block) * kKeyBlock + slot] = score;
+      if (which < work.queries) {
+        const std::int64_t row = work.group.row(which);
+        score = work.first + slot < visible.count(row) ? sum[j] * scale : kLowest;
+        parts.scores[parts.at(row, work.group.head(which), work.block) * kKeyBlock + slot] = score;
       }
       scores[(own + j) * kKeyBlock + slot] = score;
     }
@@ -142,8 +158,8 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
       largest = largest < score ? score : largest;
     }
     largest = highest_of_query(gpu, largest);
-    if (which < queries && gpu.thread() % kLanesOfQuery == 0) {
-      parts.highest[parts.at(group.row(which), group.head(which), block)] = largest;
+    if (which < work.queries && gpu.thread() % kLanesOfQuery == 0) {
+      parts.highest[parts.at(work.group.row(which), work.group.head(which), work.block)] = largest;
     }
   }
 }
@@ -154,14 +170,11 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
                                      const std::int32_t* kv_head, AttentionParts parts) {
   using elementary::fused;
   constexpr int kValueChains = 4;
-  const std::int64_t block = gpu.block_x();
-  const std::int64_t first = block * kKeyBlock;
-  if (first >= visible.count(visible.rows - 1)) {
+  const KeyBlockWork work(gpu, visible, kv_head, parts.heads);
+  if (!work.is_visible) {
     return;
   }
   const std::int64_t dim = kv.shape.head_dim;
-  const QueryGroup group(kv_head, parts.heads, gpu.block_y());
-  const std::int64_t queries = visible.rows * group.heads;
   auto* values = reinterpret_cast<float*>(gpu.shared());  // [kKeyBlock][kSplitDims]
   float* weights = values + kKeyBlock * kSplitDims;       // [kSplitQueries][kKeyBlock]
   float* largest = weights + kSplitQueries * kKeyBlock;   // [kSplitQueries]
@@ -170,12 +183,12 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
   const int lane = gpu.thread() % kLanesOfQuery;
   const int of_lane = gpu.thread() / kLanesOfQuery;
 
-  for (std::int64_t tile = 0; tile < queries; tile += kSplitQueries) {
+  for (std::int64_t tile = 0; tile < work.queries; tile += kSplitQueries) {
     const std::int64_t summed = tile + of_lane;  // the query whose maximum and sum this thread has a part of
     float highest = -__builtin_inff();
-    if (summed < queries) {
-      const float* of_blocks = parts.highest + parts.at(group.row(summed), group.head(summed), 0);
-      for (std::int64_t b = lane; b <= block; b += kLanesOfQuery) {
+    if (summed < work.queries) {
+      const float* of_blocks = parts.highest + parts.at(work.group.row(summed), work.group.head(summed), 0);
+      for (std::int64_t b = lane; b <= work.block; b += kLanesOfQuery) {
         highest = highest < of_blocks[b] ? of_blocks[b] : highest;
       }
     }
@@ -188,23 +201,23 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
     SPECDEC_UNROLL
     for (int j = 0; j < kQueriesOfThread; ++j) {
       const std::int64_t which = tile + own + j;
-      left[j] = which < queries ? visible.count(group.row(which)) - first : 0;
+      left[j] = which < work.queries ? visible.count(work.group.row(which)) - work.first : 0;
       float weight = 0;
       if (left[j] > 0) {
-        const std::int64_t at = parts.at(group.row(which), group.head(which), block);
+        const std::int64_t at = parts.at(work.group.row(which), work.group.head(which), work.block);
         weight = elementary::exp(parts.scores[at * kKeyBlock + component] - largest[own + j]);
       }
       weights[(own + j) * kKeyBlock + component] = weight;
     }
     gpu.sync();
-    if (summed < queries) {
+    if (summed < work.queries) {
       const float* of = weights + of_lane * kKeyBlock + lane;
-      parts.sums[parts.at(group.row(summed), group.head(summed), block) * kRowLanes + lane] =
+      parts.sums[parts.at(work.group.row(summed), work.group.head(summed), work.block) * kRowLanes + lane] =
           (of[0] + of[kRowLanes]) + (of[2 * kRowLanes] + of[3 * kRowLanes]);
     }
     for (std::int64_t dims = 0; dims < dim; dims += kSplitDims) {
       const std::int64_t count = dim - dims < kSplitDims ? dim - dims : kSplitDims;
-      const float* from = kv.value(layer, gpu.block_y(), first) + dims;
+      const float* from = kv.value(layer, work.source, work.first) + dims;
       for (std::int64_t at = gpu.thread(); at < kKeyBlock * kSplitDims; at += kSplitThreads) {
         if (at % kSplitDims < count) {
           values[at] = from[at / kSplitDims * dim + at % kSplitDims];
@@ -227,7 +240,7 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
       for (int j = 0; j < kQueriesOfThread; ++j) {
         if (left[j] > 0 && component < count) {
           const std::int64_t which = tile + own + j;
-          parts.values[parts.at(group.row(which), group.head(which), block) * dim + dims + component] =
+          parts.values[parts.at(work.group.row(which), work.group.head(which), work.block) * dim + dims + component] =
               (chain[j][0] + chain[j][1]) + (chain[j][2] + chain[j][3]);
         }
       }
