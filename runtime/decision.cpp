@@ -131,11 +131,8 @@ Verdict Decision::decide_in_place(ConstRows logits, const Round& round, std::int
 }
 
 std::span<const float> Decision::dense_rows(const DraftBlock& draft) {
-  if (!draft.q_rows.empty()) {
-    return draft.q_rows;
-  }
-  if (draft.q_in_place.rows > 0) {
-    return on_host(draft.q_in_place);
+  if (draft.q_rows.rows > 0) {
+    return on_host(draft.q_rows);
   }
   const auto vocabulary = static_cast<std::size_t>(head_.vocabulary());
   q_rows_.assign(tokens_.size() * vocabulary, 0.0F);
@@ -182,8 +179,8 @@ Token Decision::draw_next(std::int64_t accepted, std::span<const float> p, const
                           const DraftBlock& draft) {
   std::span<const float> q;
   if (accepted < round.drafted()) {
-    q = draft.q_in_place.rows > 0 ? on_host(draft.q_in_place.slice_rows(accepted, 1))
-                                  : dense_rows(draft).subspan(static_cast<std::size_t>(accepted) * p.size(), p.size());
+    q = draft.q_rows.rows > 0 ? on_host(draft.q_rows.slice_rows(accepted, 1))
+                              : dense_rows(draft).subspan(static_cast<std::size_t>(accepted) * p.size(), p.size());
   }
   weights_.resize(p.size());
   verifier_.next_weights(accepted, p, q, weights_);

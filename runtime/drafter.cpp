@@ -6,8 +6,7 @@ void DraftBlock::clear() {
   tokens.clear();
   parent.clear();
   q.clear();
-  q_rows.clear();
-  q_in_place = {};
+  q_rows = {};
 }
 
 }  // namespace specdec

@@ -14,12 +14,9 @@ struct DraftBlock {
   std::vector<Token> tokens;         ///< [K]
   std::vector<std::int32_t> parent;  ///< [K]
   std::vector<float> q;              ///< [K] probability with which each token was drawn; 1 for a deterministic draft
-  /// The distributions that the tokens were drawn from, [K, vocabulary]. Empty when the draft is deterministic: then each is a
-  /// point mass on its token.
-  std::vector<float> q_rows;
-  /// The same where a drafter left them in the memory of the backend, which the target's head has too; q_rows is empty then. They stay until its next
-  /// propose().
-  ConstRows q_in_place;
+  /// The distributions that the tokens were drawn from, [K, vocabulary], side by side in the memory of the backend that the target's head has; they stay
+  /// until the drafter's next propose(). No rows when the draft is deterministic: then each is a point mass on its token.
+  ConstRows q_rows;
 
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
   void clear();

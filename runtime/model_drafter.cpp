@@ -121,7 +121,7 @@ void ModelDrafter::answer(DraftBlock& block) {
   pending_.insert(pending_.end(), block.tokens.begin(), block.tokens.end() - 1);
   if (!sampling_.greedy()) {
     const std::int64_t vocabulary = model_.head().vocabulary();
-    block.q_in_place = {distributions_->floats(), k, vocabulary, vocabulary};
+    block.q_rows = {distributions_->floats(), k, vocabulary, vocabulary};
   }
 }
 

@@ -32,17 +32,12 @@ void RowsInPlace::sample(ConstRows logits, std::span<const Range> slices, const 
 
 ConstRows RowsInPlace::draft_rows(const DraftBlock& draft, const RowRecord* records, std::int64_t drafted,
                                   std::int64_t vocabulary, Stream stream) {
-  if (draft.q_in_place.rows > 0) {
-    return draft.q_in_place;
+  if (draft.q_rows.rows > 0) {
+    check(draft.q_rows.rows == drafted && draft.q_rows.cols == vocabulary, "a draft has a row for each token");
+    return draft.q_rows;
   }
-  const auto count = static_cast<std::size_t>(drafted * vocabulary);
-  const Rows q{room<float>(q_rows_, count), drafted, vocabulary, vocabulary};
-  if (draft.q_rows.empty()) {
-    sampler_->point_masses(records, q, stream);
-  } else {
-    check(draft.q_rows.size() == count, "a draft has a row for each token");
-    backend_.upload(reinterpret_cast<std::byte*>(q.data), std::as_bytes(std::span(draft.q_rows)), stream);
-  }
+  const Rows q{room<float>(q_rows_, static_cast<std::size_t>(drafted * vocabulary)), drafted, vocabulary, vocabulary};
+  sampler_->point_masses(records, q, stream);
   return q;
 }
 

@@ -30,13 +30,15 @@ class RandomDrafter final : public Drafter {
       block.q.push_back(greedy_ ? 1.0F : 1.0F / static_cast<float>(vocabulary_));
     }
     if (!greedy_) {
-      block.q_rows.assign(static_cast<std::size_t>(k * vocabulary_), 1.0F / static_cast<float>(vocabulary_));
+      rows_.assign(static_cast<std::size_t>(k * vocabulary_), 1.0F / static_cast<float>(vocabulary_));
+      block.q_rows = {rows_.data(), k, vocabulary_, vocabulary_};
     }
   }
   std::int64_t room(std::int64_t) const override { return kMaxDrafted; }
 
  private:
   std::int64_t vocabulary_;
+  std::vector<float> rows_;
   bool greedy_;
   std::uint64_t seed_;
   std::uint32_t sequence_ = 0;

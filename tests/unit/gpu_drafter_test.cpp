@@ -40,10 +40,10 @@ std::vector<Drafted> draft(Backend& backend, const std::filesystem::path& direct
     DraftBlock block;
     drafter.propose(round, history, 3, block);
     Drafted& drafted = rounds.emplace_back(Drafted{block.tokens, block.q, {}});
-    drafted.q_rows.resize(static_cast<std::size_t>(block.q_in_place.rows * block.q_in_place.cols));
-    if (block.q_in_place.rows > 0) {
+    drafted.q_rows.resize(static_cast<std::size_t>(block.q_rows.rows * block.q_rows.cols));
+    if (block.q_rows.rows > 0) {
       backend.download(std::as_writable_bytes(std::span(drafted.q_rows)),
-                       reinterpret_cast<const std::byte*>(block.q_in_place.data), {});
+                       reinterpret_cast<const std::byte*>(block.q_rows.data), {});
       backend.synchronize({});
     }
     history.insert(history.end(), block.tokens.begin(), block.tokens.begin() + round);
