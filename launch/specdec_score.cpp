@@ -1,5 +1,6 @@
 /// What a model thinks of a text: the logits of every position, its log-likelihood and perplexity.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -25,12 +26,14 @@
 #include "parallel/program.h"
 #include "parallel/timed_communicator.h"
 #include "runtime/agree_isa.h"
+#include "runtime/byte_sizes.h"
 #include "runtime/config.h"
 #include "runtime/flags.h"
 #include "runtime/npy.h"
 #include "runtime/paths.h"
 #include "runtime/program_trace.h"
 #include "runtime/stdout_text.h"
+#include "runtime/transport_choice.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -44,6 +47,7 @@ constexpr const char* kDescription =
     "  specdec_score --model assets/manpy-11m --text-file NOTICE --logits logits.npy\n"
     "  mpirun -np 4 specdec_score --model assets/manpy-11m --ids ids.txt --dtype f32\n";
 
+constexpr const char* kTransportFlag = "--transport";
 constexpr std::int64_t kBlockRows = 64;
 
 struct Options {
@@ -55,6 +59,7 @@ struct Options {
   std::string dtype = "bf16";
   WeightsChoice weights;
   std::string backend = "cpu";
+  std::string transport = "auto";
   std::string isa = "auto";
   int threads = 1;
   bool share_gpus = false;
@@ -84,6 +89,11 @@ Options parse(int argc, char** argv) {
       ->default_str("checkpoint");
   app.add_option("--weights-seed", options.weights.seed, "Of random weights")->capture_default_str();
   app.add_option("--backend", options.backend, "cpu, reference or cuda")->capture_default_str();
+  app.add_option(
+         "--transport", options.transport,
+         fmt::format("How ranks talk, as parallel.transport of specdec_dist: {}", fmt::join(transport_names(), ", ")))
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option("--threads", options.threads, "Compute threads a rank, 1 to 256")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
@@ -92,6 +102,9 @@ Options parse(int argc, char** argv) {
   app.add_flag("--share-gpus", options.share_gpus,
                "With cuda, more ranks of a host than it has GPUs take them in turn");
   options.print = parse_flags(app, argc, argv);
+  if (options.print) return options;
+  parse_word(options.transport, transport_names(), kTransportFlag);
+  require_backend_for(options.transport, options.backend, kTransportFlag);
   return options;
 }
 
@@ -197,7 +210,9 @@ int run(MpiSession& session, int argc, char** argv) {
 
   const std::string label = label_of(options.weights);
   ProgramTrace trace(session, options.trace, session.program() + (label.empty() ? "" : " (" + label + ")"), *world);
-  TimedCommunicator group(*world, trace.tracer());
+  const std::unique_ptr<Communicator> transport =
+      session.world(options.transport, {.place = kTransportFlag, .gpu = {.share = options.share_gpus}});
+  TimedCommunicator group(*transport, trace.tracer());
 
   DeviceWait device_wait(session.progress(), group);
   std::unique_ptr<Backend> backend;
@@ -236,7 +251,7 @@ int run(MpiSession& session, int argc, char** argv) {
     }
     write_text(result, session.progress());
   }
-  trace.finish("ok", std::array<Communicator*, 1>{world.get()});
+  trace.finish("ok", std::array<Communicator*, 1>{transport.get()});
   return 0;
 }
 

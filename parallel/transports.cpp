@@ -75,6 +75,16 @@ std::unique_ptr<Communicator> make_on_device(std::string_view name, std::unique_
                                 options.gpu, progress, options.place);
 }
 
+/// "a, b or c" of all names.
+std::string all_names() {
+  std::string text;
+  for (const std::string_view name : kTransports) {
+    text += text.empty() ? "" : name == kTransports.back() ? " or " : ", ";
+    text += name;
+  }
+  return text;
+}
+
 }  // namespace
 
 bool is_on_device(std::string_view transport) {
@@ -132,7 +142,7 @@ std::unique_ptr<Communicator> make_communicator(std::string_view name, int handl
     return std::make_unique<MpiCommunicator>(handle, transport == "mpi" ? MpiReduction::kTree : MpiReduction::kLibrary,
                                              progress);
   }
-  reject(found, "", "auto, self, shm, hier, mpi, mpi-fast, nccl, nccl-fast or ipc");
+  reject(found, "", all_names());
 }
 
 }  // namespace specdec

@@ -1,6 +1,7 @@
 #include "runtime/bench_cli.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "parallel/transports.h"
 #include "runtime/byte_sizes.h"
 #include "runtime/flags.h"
+#include "runtime/transport_choice.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -120,8 +122,7 @@ void interpret(const CLI::App& app, const Flags& flags, BenchCommand& command) {
   if (app.count("--tokens") > 0 && !by_tokens && !decode) {
     throw_bad_input("--tokens: found without --d-model, expected the width of a row, such as --d-model 8192");
   }
-  command.transports = parse_words(
-      flags.transports, {"auto", "shm", "hier", "mpi", "mpi-fast", "nccl", "nccl-fast", "ipc"}, "--transport");
+  command.transports = parse_words(flags.transports, transport_names(), "--transport");
   for (const std::string& transport : command.transports) {
     if (is_on_device(transport) && (decode || command.interconnect != kNativeInterconnect)) {
       throw_bad_input(fmt::format(
@@ -157,9 +158,8 @@ BenchCommand parse_bench_command(int argc, const char* const* argv) {
   std::string csv;
   CLI::App app{kAbout, kProgram};
   app.footer(kExamples);
-  app.add_option(
-         "--transport", flags.transports,
-         "Some of auto,shm,hier,mpi,mpi-fast, and between GPUs nccl,nccl-fast,ipc; MPI_Allreduce is always there")
+  app.add_option("--transport", flags.transports,
+                 fmt::format("Some of {}; MPI_Allreduce is always there", fmt::join(transport_names(), ",")))
       ->type_name("LIST")
       ->capture_default_str();
   app.add_option("--bytes", flags.bytes, "Payloads: 4096, 1K,16K,1M or 1K..64M, which doubles [1K..64M]")

@@ -80,6 +80,14 @@ std::vector<std::int64_t> parse_counts(std::string_view text, std::int64_t limit
   return counts;
 }
 
+std::string parse_word(std::string_view text, const std::vector<std::string>& known, std::string_view flag) {
+  if (std::ranges::find(known, text) == known.end()) {
+    throw_bad_input(fmt::format("{}: found '{}', expected one of {}{}", flag, text, fmt::join(known, ", "),
+                                suggestion(text, known)));
+  }
+  return std::string(text);
+}
+
 std::vector<std::string> parse_words(std::string_view text, const std::vector<std::string>& known,
                                      std::string_view flag) {
   std::vector<std::string> words;

@@ -11,6 +11,7 @@
 #include "runtime/config_interconnects.h"
 #include "runtime/config_prompts.h"
 #include "runtime/interconnect_json.h"
+#include "runtime/transport_choice.h"
 
 namespace specdec {
 namespace {
@@ -240,7 +241,7 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(prompt_list());
 
   keys.push_back(
-      word("parallel.transport", {"auto", "self", "shm", "hier", "mpi", "mpi-fast", "nccl", "nccl-fast", "ipc"},
+      word("parallel.transport", transport_names(),
            "How ranks talk: `shm` over shared memory, `mpi` over MPI, `hier` over shared memory inside hosts "
            "and MPI between them, all with the same bits; `mpi-fast` sums in MPI's own order. `auto`: `self` "
            "for one rank, `shm` on one host, `hier` where neighbouring ranks share hosts in twos, fours, "

@@ -9,6 +9,7 @@
 #include "parallel/transports.h"
 #include "runtime/config_keys.h"
 #include "runtime/config_prompts.h"
+#include "runtime/transport_choice.h"
 
 namespace specdec {
 namespace {
@@ -65,11 +66,7 @@ void complete(LoadedConfig& config) {
     throw_bad_input(
         "prompts: found none, expected at least one (--prompt, --prompt-file, --prompt-ids or --prompt-random)");
   }
-  if (is_on_device(run.parallel.transport) && run.backend != "cuda") {
-    throw_bad_input(
-        fmt::format("parallel.transport: found {} with backend {}, expected backend cuda, or another transport",
-                    run.parallel.transport, run.backend));
-  }
+  require_backend_for(run.parallel.transport, run.backend, "parallel.transport");
   for (const InterconnectChoice& choice : run.interconnects) {
     if (choice && is_on_device(run.parallel.transport)) {
       throw_bad_input(fmt::format(
