@@ -4,7 +4,8 @@
 #
 #   tests/gpu/run.sh [FOLDER]     results go to FOLDER, build/gpu-results unless named
 #
-# The last line is N passed, N failed; a step that this machine has no tool for, or that no time was left for, is counted as failed.
+# The last line is N passed, N failed; a step that this machine has no tool for, or that no time was left for, is counted as failed. Only the baseline of
+# transformers is said to be not here, and not counted, where python3 has no torch or no transformers.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$here/../.." || exit 1
@@ -37,7 +38,7 @@ tests=build/cuda/bin/gpu_tests
 # Launches of all kernels, small enough for a checker that runs them a hundred times slower.
 few='--gtest_filter=*Norms*:*Elementwise*:*Moved*:*RanksAddUp*:*RandomWeights*:*BrokenRows*:*Residuals*'
 
-build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests product_bench programs -j "$(nproc)"; }
+build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests product_bench pass_bench programs -j "$(nproc)"; }
 # Greedy: with speculation the same text as without.
 greedy() {
   # shellcheck source=/dev/null
@@ -72,6 +73,23 @@ shape() {
     mpirun -np 1 specdec_dist --config configs/gpu/llama-3-8b.yaml "${without[@]}" --json "$out/llama-3-8b-without-$off.json" || return
   done
 }
+# Words for --read-gbps, if products has run.
+read_measured() { python3 -c 'import json, sys; print("--read-gbps", max(r["bytes_per_second"] for r in json.load(open(sys.argv[1]))["read"]) / 1e9)' "$out/products.json" 2>/dev/null; }
+# Passes of 1 to 16 rows, ours and below those of transformers: of the shapes of the large pair and of the shipped models.
+passes() {
+  local model more
+  for model in shapes/llama-3-8b shapes/llama-3.2-1b manpy-11m manpy-2m; do
+    more=$(read_measured)
+    [ -e "assets/$model/model.safetensors" ] || more="$more --weights random"
+    # shellcheck disable=SC2086
+    build/cuda/bin/pass_bench --backend cuda --model "assets/$model" $more --json "$out/passes-${model##*/}.json" || return
+  done
+}
+baseline() {
+  # shellcheck disable=SC2046
+  python3 tests/gpu/transformers_baseline.py assets/shapes/llama-3-8b assets/shapes/llama-3.2-1b assets/manpy-11m assets/manpy-2m \
+    $(read_measured) --json "$out/transformers.json"
+}
 # ranks_alike EXACT [MORE]: 2 and 4 processes that share this GPU sum right over each of the transports EXACT,MORE, and over EXACT their tokens are those of one
 # rank. For correctness only. NCCL takes one rank a GPU, so each process says that it is a host of its own, and payloads go through sockets.
 ranks_alike() {
@@ -94,7 +112,7 @@ tokens = [[output["token_ids"] for run in json.load(open(path))["runs"] for outp
 sys.exit(not tokens[0] or tokens.count(tokens[0]) != len(tokens))
 END
 }
-export -f build greedy lengths shape ranks_alike
+export -f build greedy lengths shape read_measured passes baseline ranks_alike
 export out
 
 step machine 20 nvidia-smi
@@ -103,6 +121,12 @@ step tests 90 "$tests"
 step greedy 60 bash -c greedy
 step shape 90 bash -c shape
 step products 90 build/cuda/bin/product_bench --json "$out/products.json"
+step passes 60 bash -c passes
+if python3 -c 'import torch, transformers' 2>"$out/transformers.txt"; then
+  step transformers 90 bash -c baseline
+else
+  printf '%-12s not here  (%s)\n' transformers "$(tail -n 1 "$out/transformers.txt")"
+fi
 step overlapped 60 build/cuda/bin/product_bench --overlap --ranks 1 --rows 1,5,9 --json "$out/products-overlapped.json"
 step carveout 60 build/cuda/bin/product_bench --carveout 100 --ranks 1 --rows 1,5 --json "$out/products-carveout.json"
 step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "$few"
