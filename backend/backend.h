@@ -145,6 +145,16 @@ class WaitObserver {
   virtual void end_wait() = 0;
 };
 
+/// Moments in the order of a backend's work, which tell the time that a device took for what the host did not wait for in between.
+class Moments {
+ public:
+  virtual ~Moments() = default;
+  /// Moment `which` is when all that has been enqueued so far is done.
+  virtual void mark(int which) = 0;
+  /// Seconds from one to the other. The host has waited since both were marked.
+  virtual double between(int from, int to) const = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -164,6 +174,8 @@ class Backend {
   virtual Stream stream() const { return {}; }
   /// From now on `observer` is told of every wait for a device, until another one is or null. It must outlive its waits. Nothing on a CPU.
   virtual void observe_waits(WaitObserver* /*observer*/) {}
+  /// `count` of them. Null where an operation is done when its call returns, so that the host's clock tells.
+  virtual std::unique_ptr<Moments> make_moments(int /*count*/) { return nullptr; }
 
   // --- Passes -----------------------------------------------------------------------------------------------------
   /// For one model. The default does everything at once.

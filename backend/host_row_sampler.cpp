@@ -65,6 +65,18 @@ void HostRowSampler::warp_with_sums(ConstRows logits, Rows probabilities, RowRec
   }
 }
 
+void HostRowSampler::hand_on(std::span<const RowRecord> drawn, RowRecord* asked, std::int32_t* tokens,
+                             Stream /*stream*/) {
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    if (asked != nullptr) {
+      asked[i].asked = drawn[i].token;
+    }
+    if (tokens != nullptr) {
+      tokens[i] = drawn[i].token;
+    }
+  }
+}
+
 void HostRowSampler::entries(ConstRows rows, RowRecord* records, Stream /*stream*/) {
   for (std::int64_t r = 0; r < rows.rows; ++r) {
     const std::int32_t asked = records[r].asked;

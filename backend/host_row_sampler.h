@@ -15,6 +15,7 @@ class HostRowSampler final : public RowSampler {
   void warp(ConstRows logits, Rows probabilities, RowRecord* records, Stream stream) override;
   void sums(ConstRows logits, std::span<const Range> slices, RowRecord* records, Stream stream) override;
   void warp_with_sums(ConstRows logits, Rows probabilities, RowRecord* records, Stream stream) override;
+  void hand_on(std::span<const RowRecord> drawn, RowRecord* asked, std::int32_t* tokens, Stream stream) override;
   void entries(ConstRows rows, RowRecord* records, Stream stream) override;
   void point_masses(const RowRecord* records, Rows out, Stream stream) override;
   void residuals(ConstRows p, ConstRows q, Rows out, Stream stream) override;

@@ -41,6 +41,9 @@ class RowSampler {
   /// probabilities = exp(z - max) / sum with the records' statistics; without top-k and top-p. Writes fault.
   virtual void warp_with_sums(ConstRows logits, Rows probabilities, RowRecord* records, Stream stream) = 0;
 
+  /// What was drawn into records, for who comes next: token i becomes asked[i].asked and tokens[i], each unless null.
+  virtual void hand_on(std::span<const RowRecord> drawn, RowRecord* asked, std::int32_t* tokens, Stream stream) = 0;
+
   /// Writes entry: that of `asked`, 0 for none.
   virtual void entries(ConstRows rows, RowRecord* records, Stream stream) = 0;
 

@@ -107,17 +107,27 @@ class Coordinator::Sequence {
     block.clear();
     if (k > 0) {
       owner_.drafter_->propose(owner_.round_.number, history_, k, block);
+      if (block.unread != nullptr && !owner_.scorer_.takes_unread()) {
+        block.unread->wait();
+        block.unread->read(block);
+      }
     }
     loop.draft = draft.end(k);
     TimedSpan send(owner_.tracer_, kSend);
     fill_rows(block);
     owner_.channel_.exchange(owner_.round_);
     loop.broadcast = send.end(k);
+    const bool was_unread = block.unread != nullptr;
     const Verdict verdict = owner_.scorer_.score(owner_.round_, block);
 
     loop.score_compute = owner_.scorer_.last_times().compute;
     loop.score_all_reduce = owner_.scorer_.last_times().all_reduce;
     loop.decide = owner_.scorer_.last_times().decide;
+    if (was_unread) {
+      // What the host had only enqueued when the draft's span ended was waited for in the decision.
+      loop.decide -= block.seconds - loop.draft;
+      loop.draft = block.seconds;
+    }
     loop.drafted = k;
     loop.reached = verdict.reached;
     loop.accepted = verdict.accepted;
@@ -199,7 +209,7 @@ void end_job(RoundChannel& channel) {
 
 void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer) {
   Round round;
-  const DraftBlock no_draft;
+  DraftBlock no_draft;
   std::vector<Token> prompt;
   while (true) {
     TimedSpan whole(tracer, kRound);

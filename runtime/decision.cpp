@@ -9,20 +9,23 @@ namespace specdec {
 Decision::Decision(ParallelHead& head, bool is_root, const SamplingParams& sampling, const Verifier& verifier,
                    std::uint64_t seed)
     : head_(head), is_root_(is_root), params_(sampling), sampler_(sampling), verifier_(verifier), seed_(seed) {
-  if (!head.backend().on_host() && head.local_vocabulary() == head.vocabulary() && verifier.resamples_residual()) {
+  const bool is_whole = head.local_vocabulary() == head.vocabulary();
+  if (!head.backend().on_host() && is_whole && (sampling.greedy() || verifier.resamples_residual())) {
     in_place_ = std::make_unique<RowsInPlace>(head.backend(), sampling);
   }
 }
 
-Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft) {
+Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t position, DraftBlock& draft) {
   tokens_.clear();
+  q_.clear();
   for (std::size_t i = 1; i < round.rows.size(); ++i) {
     tokens_.push_back(round.rows[i].token);
+    q_.push_back(round.rows[i].q);
   }
   entries_.clear();
   draw_uniforms(round, position);
   if (params_.greedy()) {
-    return decide_greedy(logits, round);
+    return decide_greedy(logits, round, draft);
   }
   if (in_place_ != nullptr) {
     return decide_in_place(logits, round, position, draft);
@@ -33,11 +36,20 @@ Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t posi
   return decide_by_rows(logits, round, position, draft);
 }
 
-Verdict Decision::decide_greedy(ConstRows logits, const Round& round) {
+void Decision::read(DraftBlock& draft) {
+  if (draft.unread != nullptr) {
+    draft.unread->read(draft);
+    tokens_ = draft.tokens;
+    q_ = draft.q;
+  }
+}
+
+Verdict Decision::decide_greedy(ConstRows logits, const Round& round, DraftBlock& draft) {
   best_.resize(round.rows.size());
   head_.argmax(logits, best_, Stream{});
+  read(draft);
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    entries_.push_back({.p = best_[i] == tokens_[i] ? 1.0F : 0.0F, .q = round.rows[i + 1].q});
+    entries_.push_back({.p = best_[i] == tokens_[i] ? 1.0F : 0.0F, .q = q_[i]});
   }
   Verdict verdict = summarise(accept(), round.drafted());
   // The target is a point mass, and so is its residual: only a token that is not the argmax is ever rejected.
@@ -50,7 +62,7 @@ Verdict Decision::decide_by_sums(ConstRows logits, const Round& round, std::int6
   entry_z_.resize(tokens_.size());
   head_.sums(logits, params_.temperature, tokens_, sums_, entry_z_, Stream{});
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    entries_.push_back({.p = probability_from_sums(entry_z_[i], sums_[i].max, sums_[i].sum), .q = round.rows[i + 1].q});
+    entries_.push_back({.p = probability_from_sums(entry_z_[i], sums_[i].max, sums_[i].sum), .q = q_[i]});
   }
   Verdict verdict = summarise(accept(), round.drafted());
 
@@ -80,7 +92,7 @@ Verdict Decision::decide_by_rows(ConstRows logits, const Round& round, std::int6
     return p;
   };
   const auto learn_entry = [&](std::size_t i, std::span<const float> p) {
-    entries_.push_back({.p = p[static_cast<std::size_t>(tokens_[i])], .q = round.rows[i + 1].q});
+    entries_.push_back({.p = p[static_cast<std::size_t>(tokens_[i])], .q = q_[i]});
   };
   const std::size_t drafted = tokens_.size();
   std::size_t accepted = 0;
@@ -107,18 +119,18 @@ Verdict Decision::decide_by_rows(ConstRows logits, const Round& round, std::int6
   return verdict;
 }
 
-Verdict Decision::decide_in_place(ConstRows logits, const Round& round, std::int64_t position,
-                                  const DraftBlock& draft) {
+Verdict Decision::decide_in_place(ConstRows logits, const Round& round, std::int64_t position, DraftBlock& draft) {
   records_.assign(round.rows.size(), RowRecord{});
   for (std::size_t i = 0; i < records_.size(); ++i) {
     records_[i].uniform = next_uniform(round, position, static_cast<std::int64_t>(i));
     records_[i].asked = i < tokens_.size() ? tokens_[i] : -1;
   }
   in_place_->sample(logits, head_.slices(), draft, records_, Stream{});
+  read(draft);
   std::size_t accepted = 0;
   for (; accepted < tokens_.size(); ++accepted) {
     require_sound(records_[accepted]);
-    entries_.push_back({.p = records_[accepted].entry, .q = round.rows[accepted + 1].q});
+    entries_.push_back({.p = records_[accepted].entry, .q = q_[accepted]});
     if (static_cast<std::size_t>(accept()) == accepted) {
       break;
     }

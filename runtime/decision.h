@@ -38,13 +38,21 @@ class Decision {
 
   /// `logits` [1 + K, local vocabulary] of the rows of `round`, whose first row is at `position`. `draft` holds the distributions of the
   /// drafted tokens; only rank 0 has them, the others pass an empty block.
-  Verdict decide(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
+  /// An unread draft is read as soon as the host has waited for its own reasons.
+  Verdict decide(ConstRows logits, const Round& round, std::int64_t position, DraftBlock& draft);
+
+  /// Whether decide() takes a draft that is unread. Where it does not, nobody but the host could tell the other ranks, or whoever decides.
+  bool takes_unread() const { return in_place_ != nullptr; }
+  /// The tokens of such a draft to where a pass reads them.
+  void bring(const UnreadDraft& draft, Token* tokens) { in_place_->bring(draft, tokens, Stream{}); }
 
  private:
-  Verdict decide_greedy(ConstRows logits, const Round& round);
+  Verdict decide_greedy(ConstRows logits, const Round& round, DraftBlock& draft);
   Verdict decide_by_sums(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
   Verdict decide_by_rows(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
-  Verdict decide_in_place(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
+  Verdict decide_in_place(ConstRows logits, const Round& round, std::int64_t position, DraftBlock& draft);
+
+  void read(DraftBlock& draft);
 
   /// Stage 1 on the entries known so far, those of the first entries_.size() drafted tokens; `q_rows` only for a verifier that needs
   /// all rows.
@@ -71,6 +79,7 @@ class Decision {
   std::unique_ptr<RowsInPlace> in_place_;  ///< where rows are sampled in place
 
   std::vector<Token> tokens_;          ///< drafted
+  std::vector<float> q_;               ///< [K] with which they were
   std::vector<double> uniforms_;       ///< [K]
   std::vector<DraftedEntry> entries_;  ///< of drafted tokens, in order, as far as known
   std::vector<Token> best_;            ///< [1 + K] argmax of each row

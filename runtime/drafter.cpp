@@ -7,6 +7,8 @@ void DraftBlock::clear() {
   parent.clear();
   q.clear();
   q_rows = {};
+  unread = nullptr;
+  seconds = 0;
 }
 
 }  // namespace specdec

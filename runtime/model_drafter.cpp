@@ -1,6 +1,7 @@
 #include "runtime/model_drafter.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backend/error.h"
 
@@ -11,6 +12,8 @@ constexpr TraceKind kDraftPrefill{.name = "draft prefill", .value = "tokens"};
 constexpr TraceKind kDraftPass{.name = "draft pass", .value = "rows"};
 constexpr TraceKind kDraftChoose{.name = "draft choose"};
 constexpr TraceKind kDraftWait{.name = "draft wait", .value = "tokens"};
+
+enum Moment : std::uint8_t { kBegin, kEnd, kMoments };
 
 }  // namespace
 
@@ -23,7 +26,8 @@ ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, s
       sampler_(backend_.make_row_sampler(sampling)),
       seed_(seed),
       level_(level),
-      tracer_(tracer) {
+      tracer_(tracer),
+      moments_(backend_.make_moments(kMoments)) {
   check(model.head().local_vocabulary() == model.head().vocabulary(), "ModelDrafter: the draft has one rank");
 }
 
@@ -106,23 +110,48 @@ void ModelDrafter::choose(ConstRows logits, std::int64_t index) {
   sampler_->draw(q, record, model_.tokens(), Stream{});
 }
 
-void ModelDrafter::answer(DraftBlock& block) {
-  const std::int64_t k = std::ssize(records_);
-  const Span span(tracer_, kDraftWait, k);
-  backend_.download(std::as_writable_bytes(std::span(records_)), asked_->data(), Stream{});
-  backend_.synchronize(Stream{});
-  for (const RowRecord& record : records_) {
-    require_sound(record);
-    check(record.token >= 0, "ModelDrafter: a token was drawn");
-    block.parent.push_back(static_cast<std::int32_t>(block.tokens.size()) - 1);
-    block.tokens.push_back(record.token);
-    block.q.push_back(sampling_.greedy() ? 1.0F : record.weight);
+void ModelDrafter::mark(int moment) {
+  if (moments_ != nullptr) {
+    moments_->mark(moment);
   }
-  pending_.insert(pending_.end(), block.tokens.begin(), block.tokens.end() - 1);
+}
+
+void ModelDrafter::leave(std::int64_t k, DraftBlock& block) {
+  backend_.download(std::as_writable_bytes(std::span(records_)), asked_->data(), Stream{});
+  const auto count = static_cast<std::size_t>(k);
+  block.tokens.assign(count, DraftBlock::kUnread);
+  block.q.assign(count, 0.0F);
+  block.parent.resize(count);
+  std::iota(block.parent.begin(), block.parent.end(), -1);
   if (!sampling_.greedy()) {
     const std::int64_t vocabulary = model_.head().vocabulary();
     block.q_rows = {distributions_->floats(), k, vocabulary, vocabulary};
   }
+  block.unread = this;
+}
+
+std::span<const RowRecord> ModelDrafter::records() const {
+  return {reinterpret_cast<const RowRecord*>(asked_->data()), records_.size()};
+}
+
+void ModelDrafter::wait() {
+  const Span span(tracer_, kDraftWait, std::ssize(records_));
+  backend_.synchronize(Stream{});
+}
+
+void ModelDrafter::read(DraftBlock& block) {
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    const RowRecord& record = records_[i];
+    require_sound(record);
+    check(record.token >= 0, "ModelDrafter: a token was drawn");
+    block.tokens[i] = record.token;
+    block.q[i] = sampling_.greedy() ? 1.0F : record.weight;
+  }
+  pending_.insert(pending_.end(), block.tokens.begin(), block.tokens.end() - 1);
+  if (moments_ != nullptr) {
+    block.seconds = moments_->between(kBegin, kEnd);
+  }
+  block.unread = nullptr;
 }
 
 void ModelDrafter::propose(std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) {
@@ -132,12 +161,14 @@ void ModelDrafter::propose(std::uint32_t round, std::span<const Token> history, 
   }
   const auto size = static_cast<std::int64_t>(history.size());
   check(k <= room(size), "ModelDrafter: asked for more tokens than its context holds");
+  mark(kBegin);
   ask(round, size, k);
   choose(catch_up(history), 0);
   for (std::int64_t i = 1; i < k; ++i) {
     choose(feed({}, 1), i);
   }
-  answer(block);
+  mark(kEnd);
+  leave(k, block);
 }
 
 }  // namespace specdec

@@ -12,8 +12,9 @@
 namespace specdec {
 
 /// A small autoregressive model as drafter, warped as the target is (Leviathan et al. 2023, section 2.2). It has one rank. A drafted token is chosen where
-/// the logits lie and the next pass reads it there, so that the host waits once for all K of them.
-class ModelDrafter final : public Drafter {
+/// the logits lie and the next pass reads it there, so that the host waits once for all K of them, or not at all before it
+/// has waited for the target.
+class ModelDrafter final : public Drafter, private UnreadDraft {
  public:
   /// `level` keys its random numbers: 1 drafts for the target, 2 for that draft.
   ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level = 1,
@@ -32,7 +33,13 @@ class ModelDrafter final : public Drafter {
   void choose(ConstRows logits, std::int64_t index);
   /// Makes room for `k` drafted tokens and asks for them.
   void ask(std::uint32_t round, std::int64_t first_position, std::int64_t k);
-  void answer(DraftBlock& block);
+  void mark(int moment);
+  /// Leaves `k` tokens unread.
+  void leave(std::int64_t k, DraftBlock& block);
+
+  std::span<const RowRecord> records() const override;
+  void wait() override;
+  void read(DraftBlock& block) override;
 
   Transformer& model_;
   Backend& backend_;
@@ -49,6 +56,7 @@ class ModelDrafter final : public Drafter {
   std::vector<RowRecord> records_;         ///< [K]
   std::unique_ptr<Buffer> asked_;          ///< the same in the backend's memory
   std::unique_ptr<Buffer> distributions_;  ///< [K, vocabulary] there
+  std::unique_ptr<Moments> moments_;       ///< kBegin, kEnd; null where propose() takes its own time
 };
 
 }  // namespace specdec

@@ -17,11 +17,12 @@ struct LoopRecord {
   double total = 0;
   double draft = 0;
   double broadcast = 0;
-  double score_compute = 0;     ///< the scoring pass less its all-reduces
-  double score_all_reduce = 0;  ///< time inside the pass's all-reduces, waiting for others included
-  double decide = 0;            ///< collectives of the decision, warps of the target's rows, acceptance, resampling
-  std::int64_t drafted = 0;     ///< K of this round
-  std::int64_t reached = 0;     ///< drafted positions whose acceptance was tried: min(drafted, accepted + 1)
+  double score_compute = 0;  ///< the scoring pass less its all-reduces
+  double score_all_reduce =
+      0;  ///< time inside the pass's all-reduces, waiting for others included; 0 where a device does them (scorer.h)
+  double decide = 0;         ///< collectives of the decision, warps of the target's rows, acceptance, resampling
+  std::int64_t drafted = 0;  ///< K of this round
+  std::int64_t reached = 0;  ///< drafted positions whose acceptance was tried: min(drafted, accepted + 1)
   std::int64_t accepted = 0;
   double beta_sum =
       0;  ///< sum over reached positions of min(1, p(x)/q(x)): an unbiased estimate of E[beta] per position

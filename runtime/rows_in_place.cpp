@@ -7,6 +7,10 @@ namespace specdec {
 RowsInPlace::RowsInPlace(Backend& backend, const SamplingParams& params)
     : backend_(backend), params_(params), sampler_(backend.make_row_sampler(params)) {}
 
+void RowsInPlace::bring(const UnreadDraft& draft, Token* tokens, Stream stream) {
+  sampler_->hand_on(draft.records(), nullptr, tokens, stream);
+}
+
 void RowsInPlace::sample(ConstRows logits, std::span<const Range> slices, const DraftBlock& draft,
                          std::span<RowRecord> records, Stream stream) {
   check(std::ssize(records) == logits.rows, "each row of a round has its record");
@@ -14,6 +18,9 @@ void RowsInPlace::sample(ConstRows logits, std::span<const Range> slices, const 
   const Rows p{room<float>(p_rows_, static_cast<std::size_t>(logits.rows * logits.cols)), logits.rows, logits.cols,
                logits.cols};
   backend_.upload(reinterpret_cast<std::byte*>(record), std::as_bytes(records), stream);
+  if (draft.unread != nullptr) {
+    sampler_->hand_on(draft.unread->records(), record, nullptr, stream);
+  }
   if (params_.truncates()) {
     sampler_->warp(logits, p, record, stream);
   } else {

@@ -17,8 +17,11 @@ class RowsInPlace {
  public:
   RowsInPlace(Backend& backend, const SamplingParams& params);
 
+  /// The tokens of an unread draft to where a pass reads them.
+  void bring(const UnreadDraft& draft, Token* tokens, Stream stream);
+
   /// `logits` [1 + K, vocabulary], whole rows in the backend's memory; `slices` of the vocabulary, as ParallelHead::sums() takes them. Of records[i] the
-  /// uniform of the token that would follow i accepted ones is given, and the drafted token in `asked` (-1 in the last): that token's probability comes
+  /// uniform of the token that would follow i accepted ones is given, and the drafted token in `asked` (-1 in the last, and where `draft` is unread): that token's probability comes
   /// back in `entry`, and what would follow in `token`.
   void sample(ConstRows logits, std::span<const Range> slices, const DraftBlock& draft, std::span<RowRecord> records,
               Stream stream);

@@ -1,5 +1,7 @@
 #include "runtime/scorer.h"
 
+#include <algorithm>
+
 namespace specdec {
 namespace {
 
@@ -7,6 +9,8 @@ constexpr TraceKind kPrefill{.name = "prefill", .value = "tokens"};
 constexpr TraceKind kCommit{.name = "commit", .value = "rows"};
 constexpr TraceKind kScore{.name = "score", .value = "rows"};
 constexpr TraceKind kDecide{.name = "decide", .value = "rows"};
+
+enum Moment : std::uint8_t { kBegin, kEnd, kMoments };
 
 }  // namespace
 
@@ -17,7 +21,8 @@ Scorer::Scorer(Transformer& target, const TimedCommunicator& group, Decision& de
       decision_(decision),
       tracer_(tracer),
       cache_(target.make_cache()),
-      agreement_(configuration) {}
+      agreement_(configuration),
+      moments_(target.head().backend().make_moments(kMoments)) {}
 
 void Scorer::begin(std::span<const Token> prompt) {
   const Span span(tracer_, kPrefill, static_cast<std::int64_t>(prompt.size()) - 1);
@@ -30,7 +35,7 @@ void Scorer::begin(std::span<const Token> prompt) {
   agreement_.begin(cached);
 }
 
-Verdict Scorer::score(const Round& round, const DraftBlock& draft) {
+Verdict Scorer::score(const Round& round, DraftBlock& draft) {
   agreement_.check_round(round);
   commit(round.kept);
   agreement_.check_cache(round, cache_.committed());
@@ -48,20 +53,48 @@ Verdict Scorer::score(const Round& round, const DraftBlock& draft) {
   const double all_reduce_before = group_.totals().all_reduce.seconds;
   const auto rows = static_cast<std::int64_t>(round.rows.size());
   TimedSpan score(tracer_, kScore);
-  const ConstRows logits = target_.forward({tokens_, position_, parent_}, cache_, LogitRows::kAll, Stream{});
-  const double pass = score.end(rows);
+  const ConstRows logits = pass(draft);
+  double took = score.end(rows);
   TimedSpan decide(tracer_, kDecide);
-  times_.all_reduce = group_.totals().all_reduce.seconds - all_reduce_before;
-  times_.compute = pass - times_.all_reduce;
+  times_.all_reduce = group_.on_device() ? 0 : group_.totals().all_reduce.seconds - all_reduce_before;
   if (observer_) {
     observer_(position, logits);
   }
+  const bool was_unread = draft.unread != nullptr;
   const Verdict verdict = decision_.decide(logits, round, position, draft);
   times_.decide = decide.end(rows);
+  if (moments_ != nullptr) {
+    // The host has enqueued the pass, and waited for it when it decided.
+    const double both = took + times_.decide;
+    took = moments_->between(kBegin, kEnd);
+    times_.decide = both - took;
+  }
+  times_.compute = took - times_.all_reduce;
+  if (was_unread) {
+    std::ranges::copy(draft.tokens, tokens_.begin() + 1);
+  }
   if (verdict.decided) {
     agreement_.expect_kept(verdict.accepted + 1);
   }
   return verdict;
+}
+
+ConstRows Scorer::pass(const DraftBlock& draft) {
+  std::span<const Token> tokens = tokens_;
+  if (draft.unread != nullptr) {
+    target_.head().backend().upload(reinterpret_cast<std::byte*>(target_.tokens()), std::as_bytes(tokens.first(1)),
+                                    Stream{});
+    decision_.bring(*draft.unread, target_.tokens() + 1);
+    tokens = {};
+  }
+  if (moments_ != nullptr) {
+    moments_->mark(kBegin);
+  }
+  const ConstRows logits = target_.forward({tokens, position_, parent_}, cache_, LogitRows::kAll, Stream{});
+  if (moments_ != nullptr) {
+    moments_->mark(kEnd);
+  }
+  return logits;
 }
 
 void Scorer::commit(std::int64_t rows) {

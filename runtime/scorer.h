@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,8 +17,9 @@ namespace specdec {
 
 /// Where a round's time went on this rank, in seconds.
 struct ScoreTimes {
-  double compute = 0;     ///< the pass less its all-reduces
-  double all_reduce = 0;  ///< inside the pass's all-reduces, waiting for other ranks included
+  double compute = 0;  ///< the pass less its all-reduces
+  /// Inside the pass's all-reduces, waiting for other ranks included; 0 where they are enqueued between its operations, which they are part of then.
+  double all_reduce = 0;
   double decide = 0;
 };
 
@@ -35,7 +37,10 @@ class Scorer {
   /// A new sequence: all of the prompt but its last token goes into the cache; the last one is row 0 of the first round.
   void begin(std::span<const Token> prompt);
   /// Throws Disagreement before anything is scored.
-  Verdict score(const Round& round, const DraftBlock& draft);
+  /// `draft`: see Decision::decide().
+  Verdict score(const Round& round, DraftBlock& draft);
+  /// Whether the draft may be unread.
+  bool takes_unread() const { return decision_.takes_unread(); }
 
   const Agreement& agreement() const { return agreement_; }
 
@@ -45,6 +50,7 @@ class Scorer {
 
  private:
   void commit(std::int64_t rows);
+  ConstRows pass(const DraftBlock& draft);
 
   Transformer& target_;
   const TimedCommunicator& group_;
@@ -54,7 +60,8 @@ class Scorer {
   Agreement agreement_;
   Observer observer_;
   ScoreTimes times_;
-  std::vector<Token> tokens_;  ///< of the last pass
+  std::unique_ptr<Moments> moments_;  ///< kBegin, kEnd of a pass; null where a pass is done when its call returns
+  std::vector<Token> tokens_;         ///< of the last pass
   std::vector<std::int32_t> position_;
   std::vector<std::int32_t> parent_;
 };

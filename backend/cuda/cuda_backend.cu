@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/cublas_product.h"
 #include "backend/cuda/cuda_backend.h"
@@ -127,6 +128,28 @@ class StreamCopies {
   std::shared_ptr<WaitObserver* const> observer_;
 };
 
+class StreamMoments final : public Moments {
+ public:
+  StreamMoments(cudaStream_t stream, int count) : stream_(stream) {
+    for (int i = 0; i < count; ++i) {
+      cudaEvent_t event = nullptr;
+      cuda_check(cudaEventCreate(&event), "cudaEventCreate");
+      events_.emplace_back(event);
+    }
+  }
+  void mark(int which) override { cuda_check(cudaEventRecord(events_[which].get(), stream_), "cudaEventRecord"); }
+  double between(int from, int to) const override {
+    constexpr double kSecondsPerMillisecond = 1e-3;
+    float milliseconds = 0;
+    cuda_check(cudaEventElapsedTime(&milliseconds, events_[from].get(), events_[to].get()), "cudaEventElapsedTime");
+    return kSecondsPerMillisecond * static_cast<double>(milliseconds);
+  }
+
+ private:
+  cudaStream_t stream_;
+  std::vector<std::unique_ptr<CUevent_st, DestroyEvent>> events_;
+};
+
 /// A GPU and one stream of its own, in which everything happens.
 class StreamDevice {
  public:
@@ -168,6 +191,7 @@ class StreamDevice {
   void download(std::span<std::byte> to, const std::byte* from) { staging_->download(to, from); }
   void synchronize() { staging_->finish(); }
   void observe_waits(WaitObserver* observer) { *observer_ = observer; }
+  std::unique_ptr<Moments> make_moments(int count) { return std::make_unique<StreamMoments>(stream_.get(), count); }
 
   template <auto kFunction, typename... Arguments>
   void launch(const cuda::Grid& grid, const Arguments&... arguments) {

@@ -37,6 +37,7 @@ namespace specdec::cuda {
 ///     void synchronize();
 ///     void* stream() const;                                 where it does so
 ///     void observe_waits(WaitObserver* observer);           as a Backend's, of synchronize()
+///     std::unique_ptr<Moments> make_moments(int count);
 ///     void launch<&kernel>(const Grid& grid, arguments...);
 ///     Recording record(const std::function<void()>& launches);   what `launches` launches, which is not done yet
 ///     void replay(const Recording& recording);
@@ -61,6 +62,7 @@ class GpuBackend final : public Backend {
   void synchronize(Stream /*stream*/) override { device_.synchronize(); }
   Stream stream() const override { return {device_.stream()}; }
   void observe_waits(WaitObserver* observer) override { device_.observe_waits(observer); }
+  std::unique_ptr<Moments> make_moments(int count) override { return device_.make_moments(count); }
 
   std::unique_ptr<PassRecorder> make_recorder() override {
     if (!graphs_) {

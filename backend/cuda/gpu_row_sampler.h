@@ -52,6 +52,10 @@ class GpuRowSampler final : public RowSampler {
                                                         records);
   }
 
+  void hand_on(std::span<const RowRecord> drawn, RowRecord* asked, std::int32_t* tokens, Stream /*stream*/) override {
+    device_.template launch<&cuda::hand_on<Gpu>>({.threads = kWarp}, drawn.data(), std::ssize(drawn), asked, tokens);
+  }
+
   void entries(ConstRows rows, RowRecord* records, Stream /*stream*/) override {
     device_.template launch<&take_entries<Gpu>>({.x = rows.rows, .threads = kWarp}, rows, records);
   }

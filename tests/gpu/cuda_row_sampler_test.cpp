@@ -22,6 +22,7 @@ TEST_F(CudaRowSamplerTest, BrokenRowsHaveTheHostsFaults) { battery::expect_fault
 TEST_F(CudaRowSamplerTest, SumsHaveTheHostsBits) { battery::expect_sums_of_the_host(*gpu_, make_); }
 TEST_F(CudaRowSamplerTest, ResidualsHaveTheHostsBits) { battery::expect_residuals_of_the_host(*gpu_, make_); }
 TEST_F(CudaRowSamplerTest, TheHostsTokensAreDrawn) { battery::expect_draws_of_the_host(*gpu_, make_); }
+TEST_F(CudaRowSamplerTest, WhatWasDrawnIsHandedOn) { battery::expect_what_was_drawn_handed_on(*gpu_, make_); }
 TEST_F(CudaRowSamplerTest, TheHostsTokenIsTheLargest) { battery::expect_argmax_of_the_host(*gpu_, make_); }
 
 TEST_F(CudaRowSamplerTest, PhiloxIsTheHosts) {

@@ -73,7 +73,8 @@ struct LocalModel {
 struct DecodeRank::State {
   State(Communicator& world, const DecodeCase& base)
       : group(world),
-        backend(make_backend({.name = "cpu", .isa = detect_isa(), .threads = base.threads})),
+        backend(base.make_backend ? base.make_backend()
+                                  : make_backend({.name = "cpu", .isa = detect_isa(), .threads = base.threads})),
         options{.dtype = base.dtype, .max_rows = kMaxDrafted + 1},
         checkpoint(base.target),
         target(load_model_config(base.target), checkpoint, *backend, group, options),
@@ -164,7 +165,8 @@ void DecodeRank::follow(const DecodeCase& settings, const Tampering& tampering) 
   };
   for (receive(); round.action != RoundAction::kEnd; receive()) {
     if (round.action == RoundAction::kScore) {
-      scorer.score(round, {});
+      DraftBlock no_draft;
+      scorer.score(round, no_draft);
       continue;
     }
     scorer.agreement().check_round(round);

@@ -35,6 +35,7 @@ struct DecodeCase {
   DType dtype = DType::kBF16;
   int threads = 1;
   EndRules rules;
+  std::function<std::unique_ptr<Backend>()> make_backend;  ///< nothing: the CPU's, of `threads`
 };
 
 /// What a rank does to what it is sent, before it acts on it.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -16,8 +17,19 @@
 
 namespace specdec {
 
-/// A GPU without one: memory of the host, and kernels that have run when their launch returns. What a graph may not hold (copies, allocations, waits) throws
-/// while one is recorded.
+/// Of an emulated device, which is done with everything at once.
+class EmulatedMoments final : public Moments {
+ public:
+  explicit EmulatedMoments(int count) : at_(static_cast<std::size_t>(count)) {}
+  void mark(int which) override { at_[which] = std::chrono::steady_clock::now(); }
+  double between(int from, int to) const override { return std::chrono::duration<double>(at_[to] - at_[from]).count(); }
+
+ private:
+  std::vector<std::chrono::steady_clock::time_point> at_;
+};
+
+/// A GPU without one: memory of the host, and kernels that have run when their launch returns. What was downloaded comes no sooner than it must. What a graph
+/// may not hold (copies, allocations, waits) throws while one is recorded.
 class EmulatedDevice {
  public:
   using Gpu = EmulatedGpu;
@@ -36,10 +48,18 @@ class EmulatedDevice {
   }
   void download(std::span<std::byte> to, const std::byte* from) {
     require_not_recording();
-    std::copy_n(from, to.size(), to.begin());
+    downloads_->push_back({{from, from + to.size()}, to.data()});
   }
-  void synchronize() { require_not_recording(); }
+  void synchronize() {
+    require_not_recording();
+    for (const Download& download : *downloads_) {
+      std::ranges::copy(download.bytes, download.to);
+    }
+    downloads_->clear();
+    ++*waits_;
+  }
   void observe_waits(WaitObserver* /*observer*/) {}
+  std::unique_ptr<Moments> make_moments(int count) { return std::make_unique<EmulatedMoments>(count); }
 
   Recording record(const std::function<void()>& launches) {
     Recording recording;
@@ -56,6 +76,8 @@ class EmulatedDevice {
   }
   /// Counts replays, also when the device has been handed on.
   std::shared_ptr<const int> replays() const { return replays_; }
+  /// The same of waits.
+  std::shared_ptr<const int> waits() const { return waits_; }
 
   template <auto kFunction, typename... Arguments>
   void launch(const cuda::Grid& grid, const Arguments&... arguments) {
@@ -83,6 +105,11 @@ class EmulatedDevice {
   }
 
  private:
+  struct Download {
+    std::vector<std::byte> bytes;
+    std::byte* to;
+  };
+
   void enqueue(std::function<void()> work) {
     if (recording_ != nullptr) {
       recording_->push_back(std::move(work));
@@ -94,6 +121,9 @@ class EmulatedDevice {
 
   Recording* recording_ = nullptr;
   std::shared_ptr<int> replays_ = std::make_shared<int>(0);
+  std::shared_ptr<int> waits_ = std::make_shared<int>(0);
+  std::shared_ptr<std::vector<Download>> downloads_ =
+      std::make_shared<std::vector<Download>>();  // of all copies of this
 };
 
 using EmulatedBackend = cuda::GpuBackend<EmulatedDevice>;

@@ -23,6 +23,7 @@ class ForwardingBackend : public Backend {
   void synchronize(Stream stream) override { inner_->synchronize(stream); }
   Stream stream() const override { return inner_->stream(); }
   void observe_waits(WaitObserver* observer) override { inner_->observe_waits(observer); }
+  std::unique_ptr<Moments> make_moments(int count) override { return inner_->make_moments(count); }
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override { return inner_->pack(spec); }
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
     inner_->matmul(weight, x, y, stream);

@@ -360,4 +360,22 @@ void expect_argmax_of_the_host(Backend& gpu, const MakeSampler& make) {
   }
 }
 
+void expect_what_was_drawn_handed_on(Backend& gpu, const MakeSampler& make) {
+  constexpr std::size_t kMore = 40;  // than a warp has threads
+  Records drawn(kMore);
+  for (std::size_t i = 0; i < kMore; ++i) {
+    drawn[i] = {.asked = 7, .token = static_cast<std::int32_t>(1000 - i)};
+  }
+  for (const bool asks : {true, false}) {
+    const auto hand_on = [&](Backend& backend, RowSampler& sampler) {
+      Copied<RowRecord> from(backend, drawn);
+      Copied<RowRecord> asked(backend, Records(kMore + 1, {.uniform = 0.5}));
+      Copied<std::int32_t> tokens(backend, std::vector<std::int32_t>(kMore + 1, 5));
+      sampler.hand_on({from.data(), kMore}, asks ? asked.data() : nullptr, asks ? nullptr : tokens.data(), {});
+      return Outcome{{}, asked.fetch(), tokens.fetch()};
+    };
+    expect_alike(gpu, make, {0.0F}, hand_on, asks ? "asked" : "tokens");
+  }
+}
+
 }  // namespace specdec::battery

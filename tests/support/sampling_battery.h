@@ -23,5 +23,6 @@ void expect_residuals_of_the_host(Backend& gpu, const MakeSampler& make);
 /// Thousands of uniforms, both ends of the unit interval among them.
 void expect_draws_of_the_host(Backend& gpu, const MakeSampler& make);
 void expect_argmax_of_the_host(Backend& gpu, const MakeSampler& make);
+void expect_what_was_drawn_handed_on(Backend& gpu, const MakeSampler& make);
 
 }  // namespace specdec::battery

@@ -39,6 +39,9 @@ std::vector<Drafted> draft(Backend& backend, const std::filesystem::path& direct
   for (std::uint32_t round = 0; round < 4; ++round) {
     DraftBlock block;
     drafter.propose(round, history, 3, block);
+    EXPECT_EQ(block.tokens, std::vector<Token>(3, DraftBlock::kUnread));
+    block.unread->wait();
+    block.unread->read(block);
     Drafted& drafted = rounds.emplace_back(Drafted{block.tokens, block.q, {}});
     drafted.q_rows.resize(static_cast<std::size_t>(block.q_rows.rows * block.q_rows.cols));
     if (block.q_rows.rows > 0) {

@@ -14,6 +14,15 @@ namespace {
 
 using testing::TemporaryDirectory;
 
+/// Proposes, and reads at once.
+void propose(Drafter& drafter, std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) {
+  drafter.propose(round, history, k, block);
+  if (block.unread != nullptr) {
+    block.unread->wait();
+    block.unread->read(block);
+  }
+}
+
 /// A small random model and what it needs.
 class ModelDrafterTest : public ::testing::Test {
  protected:
@@ -32,7 +41,7 @@ class ModelDrafterTest : public ::testing::Test {
     ModelDrafter drafter(model_, kGreedy, 0);
     DraftBlock block;
     drafter.begin(0, history);
-    drafter.propose(0, history, k, block);
+    propose(drafter, 0, history, k, block);
     return block.tokens;
   }
 
@@ -51,13 +60,13 @@ TEST_F(ModelDrafterTest, FindsOutByItselfWhatStillStands) {
       ModelDrafter drafter(model_, kGreedy, 0);
       DraftBlock block;
       drafter.begin(0, prompt);
-      drafter.propose(0, prompt, 4, block);
+      propose(drafter, 0, prompt, 4, block);
       std::vector<Token> history = prompt;
       history.insert(history.end(), block.tokens.begin(), block.tokens.begin() + static_cast<std::ptrdiff_t>(accepted));
       // The next token is another one, or the very one that was drafted there: then all of the history has been fed already.
       const Token drafted = block.tokens[std::min<std::size_t>(accepted, 3)];
       history.push_back(repeated ? drafted : (drafted + 1) % 300);
-      drafter.propose(1, history, 3, block);
+      propose(drafter, 1, history, 3, block);
       EXPECT_EQ(block.tokens, fresh(history, 3)) << accepted << (repeated ? ", repeated" : "");
     }
   }
@@ -69,7 +78,7 @@ TEST_F(ModelDrafterTest, DraftsWhatTheModelSaysOfItsOwnTokens) {
     ModelDrafter drafter(model_, sampling, 7);
     DraftBlock block;
     drafter.begin(2, prompt);
-    drafter.propose(3, prompt, 5, block);
+    propose(drafter, 3, prompt, 5, block);
     ASSERT_EQ(block.size(), 5);
 
     KvCache cache = model_.make_cache();
@@ -92,12 +101,12 @@ TEST_F(ModelDrafterTest, CatchesUpWithRoundsThatItWasNotAskedIn) {
   ModelDrafter drafter(model_, kGreedy, 0);
   DraftBlock block;
   drafter.begin(0, prompt);
-  drafter.propose(0, prompt, 2, block);
+  propose(drafter, 0, prompt, 2, block);
   std::vector<Token> history = prompt;
   for (Token token = 40; token < 60; ++token) {
     history.push_back(token);
   }
-  drafter.propose(5, history, 2, block);
+  propose(drafter, 5, history, 2, block);
   EXPECT_EQ(block.tokens, fresh(history, 2));
 }
 

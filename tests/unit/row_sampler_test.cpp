@@ -27,6 +27,7 @@ TEST_F(GpuRowSamplerTest, BrokenRowsHaveTheHostsFaults) { battery::expect_faults
 TEST_F(GpuRowSamplerTest, SumsHaveTheHostsBits) { battery::expect_sums_of_the_host(gpu_, small_blocks_); }
 TEST_F(GpuRowSamplerTest, ResidualsHaveTheHostsBits) { battery::expect_residuals_of_the_host(gpu_, small_blocks_); }
 TEST_F(GpuRowSamplerTest, TheHostsTokensAreDrawn) { battery::expect_draws_of_the_host(gpu_, small_blocks_); }
+TEST_F(GpuRowSamplerTest, WhatWasDrawnIsHandedOn) { battery::expect_what_was_drawn_handed_on(gpu_, small_blocks_); }
 TEST_F(GpuRowSamplerTest, TheHostsTokenIsTheLargest) { battery::expect_argmax_of_the_host(gpu_, small_blocks_); }
 
 TEST_F(GpuRowSamplerTest, BlocksAsLargeAsAGpus) {

@@ -22,29 +22,18 @@ namespace {
 constexpr std::int64_t kVocabulary = 500;
 constexpr std::int64_t kMostDrafted = 4;
 
-/// An emulated GPU that counts how often the host waits for it.
-class CountingDevice : public EmulatedDevice {
- public:
-  explicit CountingDevice(int& waits) : waits_(&waits) {}
-  void synchronize() { ++*waits_; }
-
- private:
-  int* waits_;
-};
-
-/// A GPU whose sampler has small blocks, of which a CPU is sooner done.
+/// An emulated GPU whose sampler has small blocks, of which a CPU is sooner done.
 class SmallBlocks final : public testing::ForwardingBackend {
  public:
-  explicit SmallBlocks(int& waits)
-      : ForwardingBackend(std::make_unique<cuda::GpuBackend<CountingDevice>>(CountingDevice(waits), CudaOptions{})),
-        device_(waits) {}
+  explicit SmallBlocks(const EmulatedDevice& device)
+      : ForwardingBackend(std::make_unique<EmulatedBackend>(device, CudaOptions{})), device_(device) {}
   bool on_host() const override { return false; }
   std::unique_ptr<RowSampler> make_row_sampler(const SamplingParams& params) override {
-    return std::make_unique<cuda::GpuRowSampler<CountingDevice, 32, 64>>(device_, params);
+    return std::make_unique<cuda::GpuRowSampler<EmulatedDevice, 32, 64>>(device_, params);
   }
 
  private:
-  CountingDevice device_;
+  EmulatedDevice device_;
 };
 
 /// A head whose matrix does not matter: logits are given.
@@ -128,8 +117,8 @@ Verdict decide(Backend& backend, Decision& decision, const Scene& s) {
 class RowsInPlaceTest : public ::testing::Test {
  protected:
   CpuBackend cpu_{detect_isa(), 1};
-  int waits_ = 0;
-  SmallBlocks gpu_{waits_};
+  EmulatedDevice device_;
+  SmallBlocks gpu_{device_};
   TokenVerifier verifier_;
   Head cpu_head_{cpu_};
   Head gpu_head_{gpu_};
@@ -150,9 +139,9 @@ TEST_F(RowsInPlaceTest, DecideAsTheHostDoesAndWaitOnce) {
       for (const Draft kind : {Draft::kDistributions, Draft::kPointMasses}) {
         const Scene s = scene(params, drafted, kind, ++seed);
         const Verdict expected = decide(cpu_, on_cpu, s);
-        waits_ = 0;
+        const int waits = *device_.waits();
         const Verdict found = decide(gpu_, on_gpu, s);
-        EXPECT_EQ(waits_, 1);
+        EXPECT_EQ(*device_.waits() - waits, 1);
         EXPECT_EQ(found.next, expected.next) << drafted << " drafted, seed " << seed;
         EXPECT_EQ(found.accepted, expected.accepted);
         EXPECT_EQ(found.reached, expected.reached);

@@ -126,6 +126,19 @@ SPECDEC_DEVICE void take_entries(Gpu& gpu, ConstRows rows, RowRecord* records) {
 }
 
 template <class Gpu>
+SPECDEC_DEVICE void hand_on(Gpu& gpu, const RowRecord* drawn, std::int64_t count, RowRecord* asked,
+                            std::int32_t* tokens) {
+  for (std::int64_t i = gpu.thread(); i < count; i += gpu.threads()) {
+    if (asked != nullptr) {
+      asked[i].asked = drawn[i].token;
+    }
+    if (tokens != nullptr) {
+      tokens[i] = drawn[i].token;
+    }
+  }
+}
+
+template <class Gpu>
 SPECDEC_DEVICE void point_masses(Gpu& gpu, const RowRecord* records, Rows out) {
   const Range own = own_part(gpu, out.cols);
   const std::int32_t token = records[gpu.block_y()].asked;
