@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "parallel/last_words.h"
 #include "parallel/program.h"
 #include "parallel/rank_place.h"
+#include "parallel/transports.h"
 #include "runtime/bench_cli.h"
 #include "runtime/bench_contenders.h"
 #include "runtime/bench_results.h"
@@ -98,7 +100,8 @@ int run(MpiSession& session, int argc, char** argv) {
   const BenchHeader header{.version = version_text("allreduce_bench"),
                            .ranks = rank_places(*control),
                            .interconnect = interconnect,
-                           .decode = command.decode ? command.decode->description() : ""};
+                           .decode = command.decode ? command.decode->description() : "",
+                           .on_device = std::ranges::any_of(command.transports, is_on_device)};
   const auto results = agree(*control, [&] {
     return leads ? std::make_unique<BenchResults>(header, command.json, command.csv)
                  : std::make_unique<BenchResults>(header, "", "");

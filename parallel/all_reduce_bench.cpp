@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 #include "parallel/crafted_payload.h"
@@ -46,19 +47,22 @@ std::vector<AllReduceFigures> bench_all_reduce(Communicator& control, std::span<
         tally.on_device->write(std::as_bytes(data));
       }
       control.barrier();
+      std::optional<double> by_device;
       const Clock::time_point begin = Clock::now();
       if (tally.on_device) {
-        tally.on_device->all_reduce();
+        by_device = tally.on_device->all_reduce();
       } else {
         group.all_reduce(data, Stream{});
       }
       const Clock::time_point end = Clock::now();
-      if (tally.on_device) {
-        tally.on_device->read(std::as_writable_bytes(data));
+      for (int which = 0; which < (tally.on_device ? tally.on_device->count() : 1); ++which) {
+        if (tally.on_device) {
+          tally.on_device->read(which, std::as_writable_bytes(data));
+        }
+        tally.wrong += static_cast<std::int64_t>(payload.count_wrong(data, number));
       }
-      tally.wrong += static_cast<std::int64_t>(payload.count_wrong(data, number));
       if (timed) {
-        tally.seconds.push_back(std::chrono::duration<double>(end - begin).count());
+        tally.seconds.push_back(by_device.value_or(std::chrono::duration<double>(end - begin).count()));
       }
     }
     tally.late += timed ? contenders[contender].late_so_far() - late : 0;

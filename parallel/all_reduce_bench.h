@@ -22,7 +22,7 @@ struct AllReduceFigures {
 
 /// Times all-reduces in place of `elements` elements, float or BF16. Before each one every rank has its payload in place
 /// and leaves a barrier of `control`; the iteration's time is the largest of all ranks' own, from that barrier to the
-/// result, which for a payload on a device is when the host knows of it. Every result is verified (crafted_payload.h). All contenders and `control` have the same ranks. `stop` is
+/// result, which for a payload on a device is when the host knows of it, unless the device says how long it took. Every result is verified (crafted_payload.h). All contenders and `control` have the same ranks. `stop` is
 /// asked on rank 0 now and then; no figures when it held. Collective.
 template <typename T>
 std::vector<AllReduceFigures> bench_all_reduce(Communicator& control, std::span<const Contender> contenders,

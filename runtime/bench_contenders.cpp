@@ -48,7 +48,10 @@ BenchContenders::BenchContenders(MpiSession& session, Communicator& control, con
     const bool on_device = transport->on_device();
     entries_.push_back({.name = name, .transport = std::move(transport), .link = std::move(link)});
     if (on_device) {
-      entries_.push_back({.name = name + kInAGraph, .graph_of = entries_.back().transport.get()});
+      Communicator* const group = entries_.back().transport.get();
+      for (const DeviceWay way : {DeviceWay::kGraph, DeviceWay::kManyInGraph}) {
+        entries_.push_back({.name = name + kInAGraph, .graph_of = group, .way = way});
+      }
     }
   }
   for (const Entry& entry : entries_) {
@@ -64,8 +67,7 @@ Contender BenchContenders::contender_of(const Entry& entry, Progress& progress) 
   if (!group->on_device()) {
     return {.group = group};
   }
-  const DeviceWay way = entry.graph_of != nullptr ? DeviceWay::kGraph : DeviceWay::kCall;
-  return {.group = group, .on_device = [group, way, &progress](DType dtype, std::size_t elements) {
+  return {.group = group, .on_device = [group, way = entry.way, &progress](DType dtype, std::size_t elements) {
             return make_device_payload(*group, dtype, elements, way, progress);
           }};
 }
@@ -98,7 +100,9 @@ std::vector<BenchRow> BenchContenders::all_reduce(const BenchPayload& payload, c
     row.iterations = figures[i].iterations;
     row.seconds = figures[i].seconds;
     row.wrong = figures[i].wrong;
-    if (row.modelled()) {
+    if (entries_[i].way == DeviceWay::kManyInGraph) {
+      row.what = kReplay + std::to_string(all_reduces_in_graph(payload.bytes));
+    } else if (row.modelled()) {
       row.late = figures[i].late;
     } else if (figures[0].seconds.p50 > 0) {
       row.over_baseline = row.seconds.p50 / figures[0].seconds.p50;

@@ -17,8 +17,8 @@
 
 namespace specdec {
 
-/// Plain MPI_Allreduce and the transports that were asked for, each once, ready to run; and rows of what they did. Those on a device run twice, called by the
-/// host and, as NAME+graph, in a CUDA graph that the host launches.
+/// Plain MPI_Allreduce and the transports that were asked for, each once, ready to run; and rows of what they did. Those on a device run three times: called by the
+/// host and, as NAME+graph, in a CUDA graph that the host launches; of that one, and of one among many in a graph, there are rows (kReplay).
 class BenchContenders {
  public:
   /// With an `interconnect` it is modelled on top of every transport, though not of the baseline. Throws AgreedError
@@ -39,6 +39,7 @@ class BenchContenders {
     std::unique_ptr<Communicator> transport = {};
     std::unique_ptr<ModelledLink> link = {};  // over `transport`, or none
     Communicator* graph_of = nullptr;         // another entry's transport, in a CUDA graph
+    DeviceWay way = DeviceWay::kCall;         // of one on a device
   };
   static Contender contender_of(const Entry& entry, Progress& progress);
   BenchRow row_of(const Entry& entry, DType dtype, std::size_t bytes) const;

@@ -26,7 +26,7 @@ Json nullable(const std::optional<T>& value, double scale = 1) {
   return value ? Json(static_cast<double>(*value) * scale) : Json();
 }
 
-bool has_bandwidth(const BenchRow& row) { return row.what == "all_reduce"; }
+bool has_bandwidth(const BenchRow& row) { return row.what == "all_reduce" || row.what.starts_with(kReplay); }
 
 struct Column {
   const char* name;
@@ -129,6 +129,12 @@ std::string bench_header_text(const BenchHeader& header) {
   const std::string source = header.interconnect ? fmt::format(" ({})", header.interconnect->source) : "";
   text += commented("interconnect: " + label_of(header.interconnect) + source);
   if (!header.decode.empty()) text += commented("decode: " + header.decode);
+  if (header.on_device) {
+    text +=
+        "# replay/N: one all-reduce among N in a CUDA graph by the GPU's clock, the time of a replay over N, one "
+        "sample a "
+        "replay\n# (percentiles are those of replays); the host's part is in all other rows.\n";
+  }
   return text +
          "# The largest of all ranks' own times after a common barrier, one sample an iteration; transports take "
          "turns; bandwidths of\n"

@@ -19,11 +19,15 @@ namespace specdec {
 /// The baseline's name in the column `transport`.
 inline constexpr const char* kBaselineTransport = "MPI_Allreduce";
 
+/// Before a number N in the column `what`: one all-reduce among N in a CUDA graph by the device's clock, a replay over N; percentiles are those of replays.
+inline constexpr const char* kReplay = "replay/";
+
 struct BenchRow {
-  std::string what = "all_reduce";  ///< with --decode: "token", "all_reduces" (of one token), "all_reduce", "broadcast"
-  std::string transport;            ///< Communicator::transport(), or kBaselineTransport
-  std::string operation;            ///< how it adds, or nothing
-  std::string interconnect;         ///< "native", or "modelled NAME"
+  std::string what =
+      "all_reduce";  ///< with --decode: "token", "all_reduces" (of one token), "all_reduce", "broadcast"; on a device also kReplay
+  std::string transport;     ///< Communicator::transport(), or kBaselineTransport
+  std::string operation;     ///< how it adds, or nothing
+  std::string interconnect;  ///< "native", or "modelled NAME"
   int ranks = 1;
   std::size_t bytes = 0;               ///< of one rank's payload
   std::optional<std::int64_t> tokens;  ///< rows of d_model elements in it
@@ -45,6 +49,7 @@ struct BenchHeader {
   std::vector<RankPlace> ranks;
   std::optional<Interconnect> interconnect;  ///< a modelled one
   std::string decode;                        ///< the shape in words, or nothing
+  bool on_device = false;                    ///< whether a transport is
 };
 
 /// "# ..." lines above the table.

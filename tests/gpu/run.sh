@@ -101,7 +101,7 @@ ranks_alike() {
   local as_host='NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"'
   for ranks in 1 2 4; do
     [ "$ranks" -eq 1 ] || mpirun -np "$ranks" bash -c "$as_host" rank allreduce_bench --transport "$exact$more" --share-gpus \
-      --bytes 40,64K,4M --dtype fp32,bf16 --iterations 10 --warmup 2 --json "$out/$exact-sums$ranks.json" || return
+      --bytes 40,64K,4M --dtype fp32,bf16 --iterations 5 --warmup 1 --json "$out/$exact-sums$ranks.json" || return
     mpirun -np "$ranks" bash -c "$as_host" rank specdec_dist --config chinchilla-like-native.yaml --set backend=cuda \
       --set "parallel.transport=$([ "$ranks" -eq 1 ] && echo auto || echo "$exact")" --set parallel.share_gpus=true \
       --set decode.max_new_tokens=32 --no-stream --json "$out/$exact-ranks$ranks.json" || return

@@ -97,6 +97,20 @@ TEST(BenchResults, ABandwidthIsThatOfOneAllReduce) {
   EXPECT_THAT(bench_csv({token}), HasSubstr(",8.5,,,3,")) << "no bandwidth of a whole token";
 }
 
+TEST(BenchResults, AReplayIsOfOneAllReduceAndSaysHowManyItHad) {
+  BenchRow replay = row();
+  replay.what = std::string(kReplay) + "32";
+  replay.over_baseline.reset();
+  EXPECT_THAT(bench_csv({replay}), HasSubstr("\nreplay/32,shm,"));
+  EXPECT_THAT(bench_csv({replay}), HasSubstr(",8.5,2.048,3.072,3,,")) << "a bandwidth, and no ratio to a host's time";
+  EXPECT_THAT(bench_table_row(replay), HasSubstr("  replay/32 "));
+  EXPECT_EQ(bench_table_row(replay).size(), bench_table_head(false).size());
+  BenchHeader on_device = header();
+  on_device.on_device = true;
+  EXPECT_THAT(bench_header_text(on_device), HasSubstr("\n# replay/N: "));
+  EXPECT_THAT(bench_header_text(header()), ::testing::Not(HasSubstr("replay")));
+}
+
 TEST(BenchResults, TheHeaderSaysOnceWhereRanksAreAlike) {
   const std::string text = bench_header_text(header());
   EXPECT_THAT(text, HasSubstr("# ranks 0-1 on a: CPU, Linux; each may run on 2 of 4 cores (0-1)\n"));

@@ -111,11 +111,15 @@ class Elsewhere final : public DevicePayload {
   Elsewhere(Communicator& group, std::size_t elements, bool spoils)
       : group_(group), memory_(elements), spoils_(spoils) {}
   void write(std::span<const std::byte> bytes) override { std::ranges::copy(bytes, bytes_of_memory().begin()); }
-  void all_reduce() override {
+  std::optional<double> all_reduce() override {
     group_.all_reduce(std::span(memory_), Stream{});
     memory_[7] += spoils_ && ++calls_ % 5 == 0 ? 1.0F : 0.0F;
+    return std::nullopt;
   }
-  void read(std::span<std::byte> bytes) override { std::ranges::copy(bytes_of_memory(), bytes.begin()); }
+  void read(int which, std::span<std::byte> bytes) override {
+    EXPECT_EQ(which, 0);
+    std::ranges::copy(bytes_of_memory(), bytes.begin());
+  }
 
  private:
   std::span<std::byte> bytes_of_memory() { return std::as_writable_bytes(std::span(memory_)); }
@@ -147,6 +151,59 @@ TEST(AllReduceBench, PayloadsOnADeviceAreSummedAndVerifiedThere) {
     EXPECT_EQ(figures[2].wrong, 0);
     EXPECT_EQ(figures[1].iterations, 20);
   });
+}
+
+/// Three payloads, of which the last one has a wrong element on rank 0, and a clock of its own: milliseconds and one more for each rank.
+class ByItsOwnClock final : public DevicePayload {
+ public:
+  ByItsOwnClock(Communicator& group, std::size_t elements) : group_(group), memory_(3, std::vector<float>(elements)) {}
+  int count() const override { return 3; }
+  void write(std::span<const std::byte> bytes) override {
+    for (auto& payload : memory_) {
+      std::ranges::copy(bytes, std::as_writable_bytes(std::span(payload)).begin());
+    }
+  }
+  std::optional<double> all_reduce() override {
+    for (auto& payload : memory_) {
+      group_.all_reduce(std::span(payload), Stream{});
+    }
+    memory_[2][3] += group_.rank() == 0 ? 1.0F : 0.0F;
+    return 1e-3 * ++replays_ + group_.rank();
+  }
+  void read(int which, std::span<std::byte> bytes) override {
+    std::ranges::copy(std::as_bytes(std::span(memory_.at(which))), bytes.begin());
+  }
+
+ private:
+  Communicator& group_;
+  std::vector<std::vector<float>> memory_;
+  int replays_ = 0;
+};
+
+TEST(AllReduceBench, ADevicesClockCountsAndEveryPayloadIsVerified) {
+  ThreadGroup measured(2);
+  run_ranks(2, [&](Communicator& control) {
+    Communicator& group = measured.communicator(control.rank());
+    const std::vector<Contender> contenders = {{.group = &group, .on_device = [&](DType, std::size_t elements) {
+                                                  return std::make_unique<ByItsOwnClock>(group, elements);
+                                                }}};
+    const auto figures =
+        bench_all_reduce<float>(control, contenders, 100, {.iterations = 10, .warmup = 0}, [] { return false; });
+    ASSERT_EQ(figures.size(), 1U);
+    EXPECT_DOUBLE_EQ(figures[0].seconds.p50, 1.005) << "rank 1 is the slower one in each replay";
+    EXPECT_DOUBLE_EQ(figures[0].seconds.max, 1.01);
+    EXPECT_EQ(figures[0].wrong, 10) << "one a replay, on one rank";
+  });
+}
+
+TEST(AllReduceBench, AGraphHasManySmallAllReducesAndFewLargeOnes) {
+  EXPECT_EQ(all_reduces_in_graph(4), 32);
+  EXPECT_EQ(all_reduces_in_graph(512 << 10), 32);
+  EXPECT_EQ(all_reduces_in_graph((512 << 10) + 4), 31);
+  EXPECT_EQ(all_reduces_in_graph(1 << 20), 16);
+  EXPECT_EQ(all_reduces_in_graph(16 << 20), 1);
+  EXPECT_EQ(all_reduces_in_graph(std::size_t{4} << 30), 1);
+  EXPECT_EQ(all_reduces_in_graph(0), 32);
 }
 
 TEST(DecodeBench, PlantedWrongSumsAreCounted) {
