@@ -4,8 +4,9 @@
 #
 #   tests/gpu/run.sh [FOLDER]     results go to FOLDER, build/gpu-results unless named
 #
-# The last line is N passed, N failed; a step that this machine has no tool for, or that no time was left for, is counted as failed. Only the baseline of
-# transformers is said to be not here, and not counted, where python3 has no torch or no transformers.
+# The last line is N passed, N failed; a step that this machine has no tool for, or that no time was left for, is counted as failed. Two are
+# said to be not here, and not counted: the baseline of transformers where python3 has no torch or no transformers, and what needs several GPUs where
+# there is one.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$here/../.." || exit 1
@@ -112,7 +113,14 @@ tokens = [[output["token_ids"] for run in json.load(open(path))["runs"] for outp
 sys.exit(not tokens[0] or tokens.count(tokens[0]) != len(tokens))
 END
 }
-export -f build greedy lengths shape read_measured passes baseline ranks_alike
+# Which transport to take from which payload on: of all GPUs of this machine.
+crossovers() {
+  # shellcheck source=/dev/null
+  . build/cuda/env.sh
+  launch/gpu-node.sh allreduce_bench --transport ipc,nccl,nccl-fast --bytes 1K..16M --json "$out/crossovers.json" >"$out/allreduce.txt" &&
+    python3 tests/bench/crossovers.py "$out/crossovers.json"
+}
+export -f build greedy lengths shape read_measured passes baseline ranks_alike crossovers
 export out
 
 step machine 20 nvidia-smi
@@ -126,6 +134,12 @@ if python3 -c 'import torch, transformers' 2>"$out/transformers.txt"; then
   step transformers 90 bash -c baseline
 else
   printf '%-12s not here  (%s)\n' transformers "$(tail -n 1 "$out/transformers.txt")"
+fi
+if [ "$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]')" -gt 1 ]; then
+  step crossovers 60 bash -c crossovers
+  grep '^take ' "$out/crossovers.txt"
+else
+  printf '%-12s not here  (needs several GPUs: ranks that share one say nothing of links)\n' crossovers
 fi
 step overlapped 60 build/cuda/bin/product_bench --overlap --ranks 1 --rows 1,5,9 --json "$out/products-overlapped.json"
 step carveout 60 build/cuda/bin/product_bench --carveout 100 --ranks 1 --rows 1,5 --json "$out/products-carveout.json"
