@@ -18,14 +18,18 @@
 #include <optional>
 #include <vector>
 
+#include "backend/error.h"
 #include "backend/factory.h"
 #include "models/random_tensors.h"
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
+#include "runtime/config.h"
 
 namespace specdec {
 namespace {
+
+constexpr std::int64_t kMostRows = 16;
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
@@ -64,13 +68,21 @@ void run(const Options& options) {
   const WeightsChoice choice{.random = options.random};
   const std::unique_ptr<TensorSource> weights = open_weights(options.model, choice);
   Transformer model(load_model_config(options.model), *weights, *backend, self,
-                    {.dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16, .max_rows = 16});
-  KvCache cache = model.make_cache();
-  std::vector<Token> prompt(static_cast<std::size_t>(options.context));
-  std::iota(prompt.begin(), prompt.end(), 10);
-  model.prefill(prompt, cache, Stream{});
+                    {.dtype = dtype_named(options.dtype), .max_rows = kMostRows});
+  if (options.context + kMostRows > model.config().context) {
+    throw_bad_input(fmt::format("--context: found {}, expected at most {}: a pass of {} rows comes after it",
+                                options.context, model.config().context - kMostRows, kMostRows));
+  }
+  KvCache cache = model.make_cache(options.context + kMostRows);
+  std::vector<Token> tokens(static_cast<std::size_t>(options.context + kMostRows));
+  std::ranges::generate(tokens, [token = std::int64_t{10}, size = model.config().vocabulary]() mutable {
+    return static_cast<Token>(token++ % size);
+  });
+  const auto after_context = static_cast<std::size_t>(options.context);
+  model.prefill(std::span(tokens).first(after_context), cache, Stream{});
+  const std::span<const Token> scored = std::span(tokens).subspan(after_context);
 
-  const std::vector<std::int64_t> row_counts{1, 2, 3, 5, 9, 16};
+  const std::vector<std::int64_t> row_counts{1, 2, 3, 5, 9, kMostRows};
   std::vector<std::vector<double>> seconds(row_counts.size());
   std::vector<double> read_seconds;
   const bool reads = backend->on_host() && !options.read_gbps;
@@ -78,15 +90,15 @@ void run(const Options& options) {
   std::vector<std::uint64_t> words(reads ? bytes / sizeof(std::uint64_t) : 0, 1);
   std::uint64_t sink = 0;
 
-  std::vector<std::int32_t> position(16);
+  std::vector<std::int32_t> position(kMostRows);
   std::iota(position.begin(), position.end(), static_cast<std::int32_t>(options.context));
-  std::vector<std::int32_t> parent(16);
+  std::vector<std::int32_t> parent(kMostRows);
   std::iota(parent.begin(), parent.end(), -1);
   const auto time_rows = [&](std::size_t which) {
     const auto rows = static_cast<std::size_t>(row_counts[which]);
     const double start = now_seconds();
-    model.forward({std::span(prompt).first(rows), std::span(position).first(rows), std::span(parent).first(rows)},
-                  cache, LogitRows::kAll, Stream{});
+    model.forward({scored.first(rows), std::span(position).first(rows), std::span(parent).first(rows)}, cache,
+                  LogitRows::kAll, Stream{});
     backend->synchronize(Stream{});
     seconds[which].push_back(now_seconds() - start);
     cache.commit_prefix(0);
@@ -152,16 +164,22 @@ int main(int argc, char** argv) {
          "--weights", [&](const std::string& source) { options.random = source == "random"; },
          "checkpoint, or random: --model needs a config.json only")
       ->check(CLI::IsMember({"checkpoint", "random"}));
-  app.add_option("--dtype", options.dtype, "bf16 or f32")->check(CLI::IsMember({"bf16", "f32"}));
+  app.add_option("--dtype", options.dtype, "bf16, f16 or f32")->check(CLI::IsMember({"bf16", "f16", "f32"}));
   app.add_option("--backend", options.backend, "cpu, reference or cuda");
   app.add_option("--read-gbps", options.read_gbps, "the memory's bandwidth, measured elsewhere: for the plain read")
       ->check(CLI::PositiveNumber);
-  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512, avx512_bf16");
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512, avx512_bf16")
+      ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512", "avx512_bf16"}));
   app.add_option("--threads", options.threads, "compute threads");
   app.add_option("--context", options.context, "tokens committed before each pass")->check(CLI::Range(1, 100000));
   app.add_option("--repeats", options.repeats, "measured passes per row count")->check(CLI::Range(1, 100000));
   app.add_option("--json", options.json, "also write the figures here");
   CLI11_PARSE(app, argc, argv);
-  specdec::run(options);
-  return 0;
+  try {
+    specdec::run(options);
+    return 0;
+  } catch (const specdec::Error& error) {
+    fmt::print(stderr, "pass_bench: error: {}\n", error.what());
+    return specdec::exit_code(error.kind());
+  }
 }

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Runs pass_bench as a user does: what it writes, never how fast it was.
+
+    pass_bench_test.py --program build/.../pass_bench
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "assets")
+PROGRAM = None
+
+
+def run(*arguments):
+    """(exit code, JSON or None, stdout, stderr)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "out.json")
+        model = () if "--model" in arguments else ("--model", os.path.join(ASSETS, "manpy-0.5m"))
+        done = subprocess.run([PROGRAM, *model, "--repeats", "2", "--json", path, *arguments],
+                              capture_output=True, text=True, check=False)
+        found = None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                found = json.load(file)
+        return done.returncode, found, done.stdout, done.stderr
+
+
+class PassBench(unittest.TestCase):
+    def test_figures(self):
+        for more in ((), ("--backend", "reference"), ("--context", "1"), ("--context", "496"), ("--weights", "random", "--dtype", "f32")):
+            code, found, out, err = run(*more)
+            self.assertEqual((code, err), (0, ""), more)
+            self.assertEqual([row["rows"] for row in found["rows"]], [1, 2, 3, 5, 9, 16])
+            for row in found["rows"]:
+                self.assertGreater(row["ms"], 0)
+                self.assertAlmostEqual(row["over_one_row"], row["ms"] / found["rows"][0]["ms"])
+            self.assertAlmostEqual(found["one_row_over_plain_read"], found["rows"][0]["ms"] / found["plain_read_ms"])
+            self.assertEqual(found["weights"], "weights: random (seed 0)" if "random" in more else "checkpoint")
+            self.assertIn("plain read of", out)
+
+    def test_a_bandwidth_that_was_measured_elsewhere(self):
+        _, found, _, _ = run("--read-gbps", "2")
+        self.assertAlmostEqual(found["plain_read_ms"], found["bytes"] / 2e9 * 1e3)
+
+    def test_refuses_in_one_line(self):
+        for arguments, named in ((("--context", "497"), "--context: found 497, expected at most 496"), (("--backend", "gpu"), 'found "gpu"'),
+                                 (("--model", "/nowhere"), "/nowhere"), (("--dtype", "f16"), '"f16"')):
+            code, found, out, err = run(*arguments)
+            self.assertEqual((code, found, out), (2, None, ""), arguments)
+            self.assertEqual(err.count("\n"), 1, err)
+            self.assertIn("pass_bench: error: ", err)
+            self.assertIn(named, err)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    parsed, rest = parser.parse_known_args()
+    PROGRAM = parsed.program
+    unittest.main(argv=[sys.argv[0], *rest])
