@@ -50,6 +50,8 @@ struct LinearSpec {
   std::vector<Range> slices;
   /// Type of the packed weights; the CPU backend has no kF16.
   DType dtype = DType::kBF16;
+  /// `stacked` are gates and as many outputs that they gate: for matmul_silu_mul(), so that a backend may lay the two of a pair side by side.
+  bool gated = false;
 
   /// Whether all of it is made and not read, so that a backend may make it where it will lie.
   bool random() const {
@@ -194,6 +196,16 @@ class Backend {
   /// or fp16 first when the weights are. A slice that is empty counts as -0.0, the identity; so does a matrix with no columns. Any
   /// number of rows; the result of a row does not depend on the others. x [rows, in_features], y [rows, out_features].
   virtual void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) = 0;
+  /// matmul(weight, x, gate_up), add_bias(gate_up, bias) and then silu_mul(gate_up, out), for backends that gain from doing it at once: whatever is in
+  /// `gate_up` afterwards is nobody's. `weight` was packed as `gated`; bias [out_features], or null for none.
+  virtual void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
+                               Stream stream) {
+    matmul(weight, x, gate_up, stream);
+    if (bias != nullptr) {
+      add_bias(gate_up, bias, stream);
+    }
+    silu_mul(gate_up, out, stream);
+  }
 
   // --- Normalisation, over whole rows with 16 fixed lanes ----------------------------------------------------------------
   /// y = x / sqrt(mean(x^2) + eps) * weight. weight [cols]. x and y may be the same.

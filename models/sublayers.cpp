@@ -115,8 +115,7 @@ void SelfAttention::forward(ConstRows x, const RowChain& chain, KvCache& cache, 
 }
 
 SwiGluMlp::SwiGluMlp(const SublayerContext& context, const LayerWeights& weights)
-    : backend_(context.backend),
-      workspace_(context.workspace),
+    : workspace_(context.workspace),
       gate_up_(context.backend, weights.mlp_in.matrix, upload_floats(context.backend, weights.mlp_in.bias)),
       down_(context.backend, context.group, weights.mlp_out.matrix,
             upload_floats(context.backend, weights.mlp_out.bias)) {}
@@ -131,8 +130,7 @@ void SwiGluMlp::forward(ConstRows x, const RowChain& /*chain*/, KvCache& /*cache
   const Rows gate_up = workspace_.take(x.rows, gate_up_.out_features());
   const Rows gated = workspace_.take(x.rows, gate_up_.out_features() / 2);
 
-  gate_up_.forward(x, gate_up, stream);
-  backend_.silu_mul(gate_up, gated, stream);
+  gate_up_.forward_gated(x, gate_up, gated, stream);
   down_.forward(gated, y, stream);
 }
 

@@ -120,7 +120,6 @@ class SwiGluMlp final : public Sublayer {
   static std::int64_t footprint(const ShardPlan& plan, std::int64_t rows);
 
  private:
-  Backend& backend_;
   Workspace& workspace_;
   ColumnParallelLinear gate_up_;
   RowParallelLinear down_;

@@ -207,6 +207,7 @@ class LlamaWeights final : public FamilyWeights {
     layer.mlp_in = outputs_cut({{{at + "mlp.gate_proj", config_.feed_forward, plan_.feed_forward()},
                                  {at + "mlp.up_proj", config_.feed_forward, plan_.feed_forward()}}},
                                config_.mlp_bias);
+    layer.mlp_in.matrix.gated = true;
     layer.mlp_out = inputs_cut(at + "mlp.down_proj", config_.feed_forward, plan_.feed_forward(),
                                plan_.feed_forward_slices(), config_.mlp_bias);
     return layer;

@@ -16,6 +16,10 @@ void ColumnParallelLinear::forward(ConstRows x, Rows y, Stream stream) {
   }
 }
 
+void ColumnParallelLinear::forward_gated(ConstRows x, Rows gate_up, Rows out, Stream stream) {
+  backend_.matmul_silu_mul(*weight_, x, bias_ ? bias_->floats() : nullptr, gate_up, out, stream);
+}
+
 RowParallelLinear::RowParallelLinear(Backend& backend, Communicator& group, const LinearSpec& spec,
                                      std::unique_ptr<Buffer> bias)
     : backend_(backend), group_(group), weight_(backend.pack(spec)), bias_(std::move(bias)) {}

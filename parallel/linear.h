@@ -17,6 +17,8 @@ class ColumnParallelLinear {
   /// `bias` [local outputs] in backend memory, or null.
   ColumnParallelLinear(Backend& backend, const LinearSpec& spec, std::unique_ptr<Buffer> bias);
   void forward(ConstRows x, Rows y, Stream stream);
+  /// out [rows, local outputs / 2] = silu(gate) * up of y, of a matrix that is `gated`; gate_up [rows, local outputs] is room for y.
+  void forward_gated(ConstRows x, Rows gate_up, Rows out, Stream stream);
   std::int64_t out_features() const { return weight_->out_features(); }
   std::size_t bytes() const { return weight_->bytes(); }
 

@@ -61,6 +61,7 @@ struct RunConfig {
   struct Cuda {
     bool graphs = true;   ///< replay passes that come again as CUDA graphs
     bool overlap = true;  ///< start kernels while the one before them ends
+    bool fuse = true;     ///< activations within the products before them
     CudaProducts matmul = CudaProducts::kTensor;
   } cuda;
 

@@ -274,6 +274,11 @@ std::vector<ConfigKey> make_keys() {
               "With `backend: cuda`, start kernels while the one before them ends, on GPUs that can (compute "
               "capability 9.0 and later).",
               [](RunConfig& c) -> bool& { return c.cuda.overlap; }));
+  keys.push_back(
+      boolean("cuda.fuse",
+              "With `backend: cuda` and `cuda.matmul: tensor`, gated products do their activation themselves; "
+              "off, a kernel after them does.",
+              [](RunConfig& c) -> bool& { return c.cuda.fuse; }));
   keys.push_back(choice(
       "cuda.matmul", {"tensor", "cublas", "vector", "cpu_order"},
       "With `backend: cuda`, what multiplies with weights of bf16 and f16: our kernel for tensor cores, `cublas`, our "

@@ -76,7 +76,8 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                                       .share = config_.parallel.share_gpus,
                                       .products = config_.cuda.matmul,
                                       .graphs = config_.cuda.graphs,
-                                      .overlap = config_.cuda.overlap}});
+                                      .overlap = config_.cuda.overlap,
+                                      .fuse = config_.cuda.fuse}});
     backend_->observe_waits(&device_wait_);
     load();
     if (world_.rank() == 0) {

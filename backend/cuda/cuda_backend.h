@@ -45,6 +45,8 @@ struct CudaOptions {
   bool graphs = true;  ///< passes that come again are replayed as CUDA graphs, in place of a launch for every kernel
   /// Kernels start while the one before them ends, on GPUs that can (compute capability 9.0 and later).
   bool overlap = true;
+  /// Products with gates have them act at once, where `products` are tensor cores'; off, a kernel of its own does.
+  bool fuse = true;
 };
 
 /// A backend on one GPU. Throws kBadInput where this program was built without CUDA (docs/gpu.md), where there is no GPU or no

@@ -49,7 +49,7 @@ template <class Device>
 class GpuBackend final : public Backend {
  public:
   GpuBackend(Device device, const CudaOptions& options)
-      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options.products) {}
+      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options.products, options.fuse) {}
 
   std::string description() const override { return device_.description() + std::string(products_.remark()); }
 
@@ -90,6 +90,12 @@ class GpuBackend final : public Backend {
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override { return products_.pack(spec); }
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream /*stream*/) override {
     products_.matmul(weight, x, y);
+  }
+  void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
+                       Stream stream) override {
+    if (!products_.matmul_silu_mul(weight, x, bias, out)) {
+      Backend::matmul_silu_mul(weight, x, bias, gate_up, out, stream);
+    }
   }
 
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream /*stream*/) override {

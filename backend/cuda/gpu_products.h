@@ -32,11 +32,13 @@ namespace specdec::cuda {
 template <class Device>
 class Products {
  public:
-  Products(Device& device, CudaProducts kind) : device_(device), kind_(kind) {}
+  Products(Device& device, CudaProducts kind, bool fuse)
+      : device_(device), kind_(kind), fuses_(fuse && kind == CudaProducts::kTensor) {}
   Products(const Products&) = delete;  // it knows where its device lies
   Products& operator=(const Products&) = delete;
 
-  std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) {
+  std::unique_ptr<PackedLinear> pack(LinearSpec spec) {
+    spec.gated = spec.gated && fuses_;
     if (spec.dtype == DType::kF16 && kind_ == CudaProducts::kCpuOrder) {
       throw_bad_input("dtype: found \"f16\" with cuda.matmul: cpu_order, expected \"bf16\" or \"f32\"");
     }
@@ -62,6 +64,18 @@ class Products {
     check(x.rows == y.rows && x.cols == weight.in_features() && y.cols == weight.out_features(),
           "matmul: the shapes of x, the weight and y agree");
     std::visit([&](const auto& view) { multiply(view, x, y); }, static_cast<const Linear&>(weight).view);
+  }
+
+  /// As a Backend's, where the weights lie for it; else false, and nothing has been done.
+  bool matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows out) {
+    const auto* const tensor = std::get_if<Tensor>(&static_cast<const Linear&>(weight).view);
+    if (tensor == nullptr || !tensor->view.outputs.gated) {
+      return false;
+    }
+    check(x.rows == out.rows && x.cols == weight.in_features() && 2 * out.cols == weight.out_features(),
+          "matmul_silu_mul: the shapes of x, the weight and out agree");
+    multiply(*tensor, x, TensorOutputs{.rows = out, .activated = true, .bias = bias});
+    return true;
   }
 
   /// For reports: what is not the default, and what it means.
@@ -117,13 +131,13 @@ class Products {
                         .bf16 = spec.dtype == DType::kBF16};
     }
     Linear(Device& device, const TensorLayout& layout, DType dtype)
-        : outputs(layout.outputs()),
+        : outputs(layout.outputs().count),
           inputs(layout.order().inputs()),
           weights(packed_or_zeros(device, std::span(layout.weights()), layout.bytes())),
           tables(std::in_place, device, layout.order(), kTensorWarps),
           many(std::in_place, device, layout.order(), kManyWarps) {
-      view = Tensor{tables->view(weights->data(), outputs), many->view(weights->data(), outputs), dtype,
-                    layout.order().even()};
+      view = Tensor{tables->view(weights->data(), layout.outputs()), many->view(weights->data(), layout.outputs()),
+                    dtype, layout.order().even()};
     }
     /// For a library: rows as they are, rounded.
     Linear(Device& device, const LinearSpec& spec) : outputs(0), inputs(spec.slices.back().end) {
@@ -161,11 +175,12 @@ class Products {
     return packed.empty() ? device.allocate(bytes) : copy_on(device, packed);
   }
 
-  void multiply(const Tensor& weight, ConstRows x, Rows y) {
+  void multiply(const Tensor& weight, ConstRows x, Rows y) { multiply(weight, x, TensorOutputs{.rows = y}); }
+  void multiply(const Tensor& weight, ConstRows x, const TensorOutputs& out) {
     if (weight.dtype == DType::kF16) {
-      multiply<DType::kF16>(weight, x, y);
+      multiply<DType::kF16>(weight, x, out);
     } else {
-      multiply<DType::kBF16>(weight, x, y);
+      multiply<DType::kBF16>(weight, x, out);
     }
   }
 
@@ -182,42 +197,42 @@ class Products {
   }
 
   template <DType kType>
-  void multiply(const Tensor& weight, ConstRows x, Rows y) {
-    const bool wide = weight.view.outputs >= kWideOutputs;
+  void multiply(const Tensor& weight, ConstRows x, const TensorOutputs& out) {
+    const bool wide = weight.view.outputs.count >= kWideOutputs;
     const bool as_they_are = weight.even && x.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
     if (x.rows > packed_shape<kType>().rows()) {
       const auto fits = [&](const TensorShape& shape) {
         return shape.shared_bytes(weight.view.stack) <= kPrefillMemory;
       };
       if (wide && fits(prefill_shape<kType, true>())) {
-        run<prefill_shape<kType, true>()>(weight.view, x, y);
+        run<prefill_shape<kType, true>()>(weight.view, x, out);
       } else if (fits(prefill_shape<kType, false>())) {
-        run<prefill_shape<kType, false>()>(weight.view, x, y);
+        run<prefill_shape<kType, false>()>(weight.view, x, out);
       } else {
-        run<packed_shape<kType>()>(weight.view, x, y);
+        run<packed_shape<kType>()>(weight.view, x, out);
       }
     } else if (!as_they_are) {
-      run<packed_shape<kType>()>(weight.view, x, y);
+      run<packed_shape<kType>()>(weight.view, x, out);
     } else if (kind_ == CudaProducts::kVector && x.rows <= kVectorRows) {
       if (x.rows == 1) {
-        run<vector_shape<kType, 1>()>(weight.view, x, y);
+        run<vector_shape<kType, 1>()>(weight.view, x, out);
       } else {
-        run<vector_shape<kType, kVectorRows>()>(weight.view, x, y);
+        run<vector_shape<kType, kVectorRows>()>(weight.view, x, out);
       }
-    } else if (weight.view.outputs < kFewOutputs) {
-      x.rows <= 8 ? run<few_outputs_shape<kType, 1>()>(weight.many, x, y)
-                  : run<few_outputs_shape<kType, 2>()>(weight.many, x, y);
+    } else if (weight.view.outputs.count < kFewOutputs) {
+      x.rows <= 8 ? run<few_outputs_shape<kType, 1>()>(weight.many, x, out)
+                  : run<few_outputs_shape<kType, 2>()>(weight.many, x, out);
     } else if (x.rows <= 8) {
-      wide ? run<decode_shape<kType, 1, true>()>(weight.view, x, y)
-           : run<decode_shape<kType, 1, false>()>(weight.view, x, y);
+      wide ? run<decode_shape<kType, 1, true>()>(weight.view, x, out)
+           : run<decode_shape<kType, 1, false>()>(weight.view, x, out);
     } else {
-      wide ? run<decode_shape<kType, 2, true>()>(weight.view, x, y)
-           : run<decode_shape<kType, 2, false>()>(weight.view, x, y);
+      wide ? run<decode_shape<kType, 2, true>()>(weight.view, x, out)
+           : run<decode_shape<kType, 2, false>()>(weight.view, x, out);
     }
   }
 
   template <TensorShape kShape>
-  void run(const TensorView& weight, ConstRows x, Rows y) {
+  void run(const TensorView& weight, ConstRows x, const TensorOutputs& out) {
     const std::int64_t row_blocks = (x.rows + kShape.rows() - 1) / kShape.rows();
     const std::int64_t columns = row_blocks * kShape.columns;
     TensorInputs in{.rows = x};
@@ -228,10 +243,10 @@ class Products {
       in.packed = packed;
     }
     const Grid grid{.x = row_blocks,
-                    .y = (weight.outputs + kShape.outputs() - 1) / kShape.outputs(),
+                    .y = (weight.outputs.tiles() + kShape.tiles - 1) / kShape.tiles,
                     .threads = kShape.threads(),
                     .shared_bytes = kShape.shared_bytes(weight.stack)};
-    device_.template launch<&cuda::tensor_matmul<Gpu, kShape>>(grid, weight, in, y);
+    device_.template launch<&cuda::tensor_matmul<Gpu, kShape>>(grid, weight, in, out);
   }
 
   void multiply(const PackedView& weight, ConstRows x, Rows y) {
@@ -250,6 +265,7 @@ class Products {
 
   Device& device_;
   CudaProducts kind_;
+  bool fuses_;
   Scratch<Device> rounded_;  // inputs of a product
 };
 

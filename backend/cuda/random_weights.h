@@ -28,7 +28,7 @@ void make_random(Device& device, const LinearSpec& spec, const TensorView& view,
   const std::vector<RandomRows> rows = random_rows(spec);
   const auto table = copy_on(device, std::span(rows));
   const RandomStack stack{reinterpret_cast<const RandomRows*>(table->data()), std::ssize(rows)};
-  const Grid grid{.x = (view.outputs + kTileOutputs - 1) / kTileOutputs, .threads = kRandomThreads};
+  const Grid grid{.x = view.outputs.tiles(), .threads = kRandomThreads};
   auto* const tiles = reinterpret_cast<Weights8*>(weights);
   if (spec.dtype == DType::kF16) {
     device.template launch<&random_tiles<typename Device::Gpu, DType::kF16>>(grid, view, stack, tiles);

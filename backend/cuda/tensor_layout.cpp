@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "backend/cuda/sum_tree.h"
 #include "backend/dtype.h"
@@ -20,6 +21,14 @@ std::int64_t place_in_tile(std::int64_t output, std::int64_t input) {
   const std::int64_t lane = output % 8 * 4 + input / 4;
   const std::int64_t word = output / 8 + input % 4 / 2 * 2;
   return lane * kLaneWeights + word * 2 + input % 2;
+}
+
+void read_stacked_row(const LinearSpec& spec, std::int64_t output, std::span<float> row) {
+  auto view = spec.stacked.begin();
+  for (; output >= view->rows; ++view) {
+    output -= view->rows;
+  }
+  read_row(*view, output, row);
 }
 
 }  // namespace
@@ -77,8 +86,11 @@ TensorLayout::TensorLayout(const LinearSpec& spec, Contents contents) : order_(s
   check(!spec.stacked.empty(), "a linear layer has at least one weight");
   for (const WeightView& view : spec.stacked) {
     check(view.cols == order_.inputs(), "slices cover the columns of each stacked weight");
-    outputs_ += view.rows;
+    outputs_.count += view.rows;
   }
+  check(!spec.gated || (spec.stacked.size() == 2 && spec.stacked[0].rows == spec.stacked[1].rows),
+        "gates and what they gate are two matrices of one shape");
+  outputs_.gated = spec.gated;
   if (contents == Contents::kPacked) {
     fill(spec);
   }
@@ -87,18 +99,19 @@ TensorLayout::TensorLayout(const LinearSpec& spec, Contents contents) : order_(s
 void TensorLayout::fill(const LinearSpec& spec) {
   const std::int64_t steps = std::ssize(order_.steps());
   const auto round = spec.dtype == DType::kF16 ? float_to_f16 : float_to_bf16;
-  weights_.resize(static_cast<std::size_t>(tiles() * steps * kLanes * kLaneWeights));
+  weights_.resize(static_cast<std::size_t>(outputs_.tiles() * steps * kLanes * kLaneWeights));
   std::vector<float> row(static_cast<std::size_t>(order_.inputs()));
-  std::int64_t output = 0;
-  for (const WeightView& view : spec.stacked) {
-    for (std::int64_t r = 0; r < view.rows; ++r, ++output) {
-      read_row(view, r, row);
-      for (std::int64_t step = 0; step < steps; ++step) {
-        const Step& of = order_.steps()[step];
-        std::uint16_t* tile = weights_.data() + (output / kTileOutputs * steps + step) * kLanes * kLaneWeights;
-        for (std::int64_t i = 0; i < of.inputs; ++i) {
-          tile[place_in_tile(output % kTileOutputs, i)] = round(row[of.first_input + i]);
-        }
+  for (std::int64_t place = 0; place < outputs_.tiles() * kTileOutputs; ++place) {
+    const std::int64_t output = outputs_.at(place / kTileOutputs, place % kTileOutputs);
+    if (output >= outputs_.count) {
+      continue;
+    }
+    read_stacked_row(spec, output, row);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const Step& of = order_.steps()[step];
+      std::uint16_t* tile = weights_.data() + (place / kTileOutputs * steps + step) * kLanes * kLaneWeights;
+      for (std::int64_t i = 0; i < of.inputs; ++i) {
+        tile[place_in_tile(place % kTileOutputs, i)] = round(row[of.first_input + i]);
       }
     }
   }

@@ -11,6 +11,25 @@ namespace specdec::cuda {
 inline constexpr std::int64_t kTileOutputs = 16;
 inline constexpr std::int64_t kTileInputs = 16;
 
+/// Which output lies where in the tiles: in order; or, of gates and as many outputs that they gate, eight of the former and below them
+/// theirs, so that the sums of a pair meet in one block.
+struct TileOutputs {
+  std::int64_t count = 0;
+  bool gated = false;
+
+  constexpr std::int64_t tiles() const {
+    return gated ? (count / 2 + kTileOutputs / 2 - 1) / (kTileOutputs / 2) : (count + kTileOutputs - 1) / kTileOutputs;
+  }
+  /// Not less than `count`: there is none.
+  constexpr std::int64_t at(std::int64_t tile, std::int64_t place) const {
+    if (!gated) {
+      return tile * kTileOutputs + place;
+    }
+    const std::int64_t pair = tile * (kTileOutputs / 2) + place % (kTileOutputs / 2);
+    return pair < count / 2 ? pair + place / (kTileOutputs / 2) * (count / 2) : count;
+  }
+};
+
 /// A chain of products down some inputs, added from zero by one warp; `merges` additions of the two latest sums end with it (SumTree).
 struct Leaf {
   std::int32_t steps = 0;  ///< 0: an empty slice, which counts as -0.0
@@ -74,11 +93,10 @@ class TensorLayout {
   explicit TensorLayout(const LinearSpec& spec, Contents contents = Contents::kPacked);
 
   const TensorOrder& order() const { return order_; }
-  std::int64_t outputs() const { return outputs_; }
+  const TileOutputs& outputs() const { return outputs_; }
   std::size_t bytes() const {
-    return tiles() * order_.steps().size() * kTileOutputs * kTileInputs * sizeof(std::uint16_t);
+    return outputs_.tiles() * order_.steps().size() * kTileOutputs * kTileInputs * sizeof(std::uint16_t);
   }
-  std::int64_t tiles() const { return (outputs_ + kTileOutputs - 1) / kTileOutputs; }
   /// [tiles][steps][32 lanes][8] bf16 or fp16: a lane's eight weights of a step are one load of 16 bytes. Outputs and inputs that there are not are zero.
   const std::vector<std::uint16_t>& weights() const { return weights_; }
 
@@ -86,7 +104,7 @@ class TensorLayout {
   void fill(const LinearSpec& spec);
 
   TensorOrder order_;
-  std::int64_t outputs_ = 0;
+  TileOutputs outputs_;
   std::vector<std::uint16_t> weights_;
 };
 

@@ -23,7 +23,7 @@ class TensorTables {
     leaves_ = copy_on(device, std::span<const Leaf>(cut_.leaves));
   }
 
-  TensorView view(const std::byte* weights, std::int64_t outputs) const {
+  TensorView view(const std::byte* weights, const TileOutputs& outputs) const {
     TensorView view{.weights = reinterpret_cast<const Weights8*>(weights),
                     .step = reinterpret_cast<const Step*>(steps_->data()),
                     .leaf = reinterpret_cast<const Leaf*>(leaves_->data()),

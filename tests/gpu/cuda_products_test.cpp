@@ -22,6 +22,11 @@ TEST(CudaProductsTest, OfALibraryAndOfVectorUnitsAreNear) {
     battery::expect_near_products(*gpu, DType::kF16);
   }
 }
+TEST(CudaProductsTest, OfGates) {
+  battery::expect_gated_products(*make_cuda_backend({}), DType::kBF16, true);
+  battery::expect_gated_products(*make_cuda_backend({}), DType::kF16, true);
+  battery::expect_gated_products(*make_cuda_backend({.fuse = false}), DType::kBF16, false);
+}
 TEST(CudaProductsTest, RanksAddUpToTheSameBits) { battery::expect_ranks_add_up(*make_cuda_backend({})); }
 
 TEST(CudaProductsTest, InTheCpusOrderHaveItsBits) {

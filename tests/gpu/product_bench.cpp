@@ -148,12 +148,12 @@ class Bench {
     for (const TensorVariant& variant : variants_) {
       const cuda::TensorShape& shape = variant.shape;
       const cuda::TensorTables<Copies> tables(copies_, order, shape.warps);
-      const bool fits = shape.shared_bytes(tables.view(nullptr, 0).stack) <= most_shared_;
+      const bool fits = shape.shared_bytes(tables.view(nullptr, {}).stack) <= most_shared_;
       if (!fits || !suits(shape, rows)) {
         continue;
       }
       const auto enqueue = [&](cudaStream_t stream, const std::byte* weights) {
-        variant.enqueue(stream, overlap_, tables.view(weights, layer.outputs), x,
+        variant.enqueue(stream, overlap_, tables.view(weights, {layer.outputs}), x,
                         reinterpret_cast<cuda::Inputs4*>(packed_.data()), y);
       };
       const double seconds = time(layer, enqueue);

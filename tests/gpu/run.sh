@@ -68,7 +68,7 @@ shape() {
   # shellcheck source=/dev/null
   . build/cuda/env.sh
   local off
-  for off in nothing graphs overlap; do
+  for off in nothing graphs overlap fuse; do
     local without=()
     [ "$off" = nothing ] || without=(--set "cuda.$off=false")
     mpirun -np 1 specdec_dist --config configs/gpu/llama-3-8b.yaml "${without[@]}" --json "$out/llama-3-8b-without-$off.json" || return
@@ -127,7 +127,7 @@ step machine 20 nvidia-smi
 step build 300 bash -c build
 step tests 90 "$tests"
 step greedy 60 bash -c greedy
-step shape 90 bash -c shape
+step shape 110 bash -c shape
 step products 90 build/cuda/bin/product_bench --json "$out/products.json"
 step passes 60 bash -c passes
 if python3 -c 'import torch, transformers' 2>"$out/transformers.txt"; then

@@ -23,11 +23,11 @@ void enqueue(cudaStream_t stream, bool overlap, const cuda::TensorView& view, Co
                "pack_inputs");
   }
   const cuda::Grid grid{.x = blocks,
-                        .y = (view.outputs + kShape.outputs() - 1) / kShape.outputs(),
+                        .y = (view.outputs.tiles() + kShape.tiles - 1) / kShape.tiles,
                         .threads = kShape.threads(),
                         .shared_bytes = kShape.shared_bytes(view.stack)};
-  cuda_check(cuda::Launch<&cuda::tensor_matmul<CudaGpu, kShape>>::on(stream, overlap, grid, view,
-                                                                     cuda::TensorInputs{x, packed}, y),
+  cuda_check(cuda::Launch<&cuda::tensor_matmul<CudaGpu, kShape>>::on(
+                 stream, overlap, grid, view, cuda::TensorInputs{x, packed}, cuda::TensorOutputs{y}),
              "tensor_matmul");
 }
 
@@ -35,8 +35,8 @@ template <TensorShape... kShapes>
 void add(std::vector<TensorVariant>& variants) {
   (variants.push_back(
        {kShapes, &enqueue<kShapes>,
-        reinterpret_cast<const void*>(
-            &cuda::kernel<&cuda::tensor_matmul<CudaGpu, kShapes>, cuda::TensorView, cuda::TensorInputs, Rows>)}),
+        reinterpret_cast<const void*>(&cuda::kernel<&cuda::tensor_matmul<CudaGpu, kShapes>, cuda::TensorView,
+                                                    cuda::TensorInputs, cuda::TensorOutputs>)}),
    ...);
 }
 

@@ -135,6 +135,50 @@ void expect_wide_products(Backend& gpu, DType dtype) {
   }
 }
 
+void expect_gated_products(Backend& gpu, DType dtype, bool at_once) {
+  struct Gated {
+    std::int64_t pairs;
+    std::int64_t rows;
+    std::vector<Range> slices;
+    bool bias;
+  };
+  // Few outputs and more, pairs that fill no tile, inputs that are packed, blocks of many rows.
+  for (const Gated& p : {Gated{8, 1, {{0, 16}}, false}, Gated{19, 5, {{0, 48}}, true}, Gated{3, 9, {{0, 33}}, true},
+                         Gated{40, 16, {{0, 32}, {32, 32}, {32, 320}}, false}, Gated{21, 20, {{0, 17}, {17, 64}}, true},
+                         Gated{27, 66, {{0, 304}}, true}, Gated{cuda::kFewOutputs / 2 + 5, 2, {{0, 32}}, true},
+                         Gated{cuda::kFewOutputs / 2 + 1, 10, {{0, 16}}, false}}) {
+    const std::int64_t inputs = p.slices.back().end;
+    const Values weights = random_values(2 * p.pairs * inputs, 11);
+    const auto half = [&](std::int64_t first) {
+      return WeightView{
+          reinterpret_cast<const std::byte*>(weights.data() + first * inputs), DType::kF32, p.pairs, inputs, inputs, 1};
+    };
+    LinearSpec spec{.stacked = {half(0), half(p.pairs)}, .slices = p.slices, .dtype = dtype};
+    const auto apart = gpu.pack(spec);
+    spec.gated = true;
+    const auto paired = gpu.pack(spec);
+    Matrix x(gpu, p.rows, inputs, random_values(p.rows * inputs, 12));
+    Matrix bias(gpu, 1, 2 * p.pairs, random_values(2 * p.pairs, 13));
+    Matrix product(gpu, p.rows, 2 * p.pairs);
+    Matrix expected(gpu, p.rows, p.pairs);
+    gpu.matmul(*apart, x.rows(), product.rows(), {});
+    const Values before_bias = product.values();
+    if (p.bias) {
+      gpu.add_bias(product.rows(), bias.data(), {});
+    }
+    gpu.silu_mul(product.rows(), expected.rows(), {});
+
+    const Values untouched(before_bias.size(), 7.0F);
+    Matrix between(gpu, p.rows, 2 * p.pairs, untouched);
+    Matrix out(gpu, p.rows, p.pairs);
+    gpu.matmul_silu_mul(*paired, x.rows(), p.bias ? bias.data() : nullptr, between.rows(), out.rows(), {});
+    EXPECT_TRUE(same_bits(expected.values(), out.values())) << p.pairs << " pairs, " << p.rows << " rows";
+    EXPECT_EQ(between.values() == untouched, at_once) << p.pairs << " pairs, " << p.rows << " rows";
+    gpu.matmul(*paired, x.rows(), between.rows(), {});
+    EXPECT_TRUE(same_bits(before_bias, between.values())) << p.pairs << " pairs by themselves, " << p.rows << " rows";
+  }
+}
+
 void expect_ranks_add_up(Backend& gpu) {
   constexpr std::int64_t kOutputs = 24;
   constexpr std::int64_t kRows = 3;

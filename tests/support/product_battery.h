@@ -13,6 +13,8 @@ void expect_products(Backend& gpu, DType dtype);
 void expect_near_products(Backend& gpu, DType dtype);
 /// As expect_products, of so many outputs that an emulated GPU would take minutes.
 void expect_wide_products(Backend& gpu, DType dtype);
+/// matmul_silu_mul has the bits of the operations that it stands for, and with `at_once` leaves the memory between them alone.
+void expect_gated_products(Backend& gpu, DType dtype, bool at_once);
 /// The sums of 2, 4 and 8 ranks, added in the canonical tree, are those of one, bit for bit.
 void expect_ranks_add_up(Backend& gpu);
 

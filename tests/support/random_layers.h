@@ -18,8 +18,9 @@ struct RandomLayer {
   std::vector<WeightView> stacked;
   std::vector<Range> slices;
   DType dtype = DType::kBF16;
+  bool gated = false;
 
-  LinearSpec spec() const { return {stacked, slices, dtype}; }
+  LinearSpec spec() const { return {stacked, slices, dtype, gated}; }
 };
 
 inline WeightView random_view(std::uint64_t tensor, std::int64_t first, std::int64_t rows, std::int64_t cols,
@@ -41,6 +42,7 @@ inline std::vector<RandomLayer> random_layers(DType dtype) {
        {random_view(3, 0, 7, 45, 45, 1), random_view(4, 90, 30, 45, 45, 1), random_view(5, 2, 18, 45, 1, 60)},
        {{0, 45}},
        dtype},
+      {"gated", {random_view(3, 0, 21, 45, 45, 1), random_view(4, 7, 21, 45, 50, 1)}, {{0, 45}}, dtype, true},
       {"sliced", {random_view(6, 0, 33, 90, 90, 1)}, {{0, 0}, {0, 17}, {17, 17}, {17, 18}, {18, 80}, {80, 90}}, dtype},
       {"no inputs", {random_view(7, 0, 5, 0, 0, 1)}, {{0, 0}, {0, 0}}, dtype},
   };
@@ -49,7 +51,7 @@ inline std::vector<RandomLayer> random_layers(DType dtype) {
 /// The elements of a layer, read one by one into fp32 memory, as a checkpoint would hold them.
 class ReadLayer {
  public:
-  explicit ReadLayer(const LinearSpec& random) : slices_(random.slices), dtype_(random.dtype) {
+  explicit ReadLayer(const LinearSpec& random) : slices_(random.slices), dtype_(random.dtype), gated_(random.gated) {
     for (const WeightView& view : random.stacked) {
       std::vector<float>& values = values_.emplace_back();
       for (std::int64_t r = 0; r < view.rows; ++r) {
@@ -62,7 +64,7 @@ class ReadLayer {
   }
 
   LinearSpec spec() const {
-    LinearSpec spec{{}, slices_, dtype_};
+    LinearSpec spec{{}, slices_, dtype_, gated_};
     for (std::size_t i = 0; i < values_.size(); ++i) {
       spec.stacked.push_back({reinterpret_cast<const std::byte*>(values_[i].data()), DType::kF32, shapes_[i].first,
                               shapes_[i].second, shapes_[i].second, 1});
@@ -75,6 +77,7 @@ class ReadLayer {
   std::vector<std::pair<std::int64_t, std::int64_t>> shapes_;
   std::vector<Range> slices_;
   DType dtype_;
+  bool gated_;
 };
 
 inline bool same_bytes(const void* a, const void* b, std::size_t count) {

@@ -32,6 +32,19 @@ class GpuProductsTest : public testing::Test {
 
 TEST_F(GpuProductsTest, OfBf16) { battery::expect_products(gpu_, DType::kBF16); }
 TEST_F(GpuProductsTest, OfFp16) { battery::expect_products(gpu_, DType::kF16); }
+TEST_F(GpuProductsTest, OfGates) {
+  battery::expect_gated_products(gpu_, DType::kBF16, true);
+  battery::expect_gated_products(gpu_, DType::kF16, true);
+}
+TEST_F(GpuProductsTest, OfGatesThatAreNotFused) {
+  battery::expect_gated_products(gpu_, DType::kF32, false);
+  EmulatedBackend apart(EmulatedDevice(), {.fuse = false});
+  battery::expect_gated_products(apart, DType::kBF16, false);
+  for (const CudaProducts products : {CudaProducts::kCublas, CudaProducts::kVector, CudaProducts::kCpuOrder}) {
+    EmulatedBackend gpu(EmulatedDevice(), {.products = products});
+    battery::expect_gated_products(gpu, DType::kBF16, false);
+  }
+}
 TEST_F(GpuProductsTest, RanksAddUpToTheSameBits) { battery::expect_ranks_add_up(gpu_); }
 
 TEST_F(GpuProductsTest, InTheCpusOrderHaveItsBits) {
@@ -80,36 +93,49 @@ struct Product {
 };
 
 struct Matrices {
-  explicit Matrices(const Product& p, DType dtype)
+  /// `gated`: the first half of the outputs are gates.
+  explicit Matrices(const Product& p, DType dtype, bool gated = false)
       : weights(random_values(p.outputs * p.inputs(), 1)),
         x(random_values(p.rows * p.inputs(), 2)),
-        layout({.stacked = {{reinterpret_cast<const std::byte*>(weights.data()), DType::kF32, p.outputs, p.inputs(),
-                             p.inputs(), 1}},
-                .slices = p.slices,
-                .dtype = dtype}) {}
+        bias(random_values(p.outputs, 3)),
+        layout({.stacked = {half(p, 0), half(p, 1)}, .slices = p.slices, .dtype = dtype, .gated = gated}) {}
+  WeightView half(const Product& p, std::int64_t i) const {
+    return {reinterpret_cast<const std::byte*>(weights.data() + i * (p.outputs / 2) * p.inputs()),
+            DType::kF32,
+            i == 0 ? p.outputs / 2 : p.outputs - p.outputs / 2,
+            p.inputs(),
+            p.inputs(),
+            1};
+  }
   Values weights;
   Values x;
+  Values bias;
   cuda::TensorLayout layout;
 };
 
+/// With `activated` the bias is added, and gates act.
 template <TensorShape kShape>
-Values run(const Product& p, Matrices& m) {
+Values run(const Product& p, Matrices& m, bool activated = false) {
   EmulatedDevice device;
   const cuda::TensorTables<EmulatedDevice> tables(device, m.layout.order(), kShape.warps);
-  const cuda::TensorView view = tables.view(reinterpret_cast<const std::byte*>(m.layout.weights().data()), p.outputs);
+  const cuda::TensorView view =
+      tables.view(reinterpret_cast<const std::byte*>(m.layout.weights().data()), m.layout.outputs());
   const ConstRows x{m.x.data(), p.rows, p.inputs(), p.inputs()};
-  Values y(static_cast<std::size_t>(p.rows * p.outputs));
+  const std::int64_t cols = activated ? p.outputs / 2 : p.outputs;
+  Values y(static_cast<std::size_t>(p.rows * cols));
   const std::int64_t blocks = (p.rows + kShape.rows() - 1) / kShape.rows();
   std::vector<cuda::Inputs4> packed(static_cast<std::size_t>(blocks * kShape.columns * view.steps * cuda::kWarp));
   device.launch<&cuda::pack_inputs<EmulatedGpu, kShape.type>>(
       {.x = view.steps, .y = blocks * kShape.columns, .threads = cuda::kWarp}, view, x, std::int32_t{kShape.columns},
       packed.data());
-  device.launch<&cuda::tensor_matmul<EmulatedGpu, kShape>>({.x = blocks,
-                                                            .y = (p.outputs + kShape.outputs() - 1) / kShape.outputs(),
-                                                            .threads = kShape.threads(),
-                                                            .shared_bytes = kShape.shared_bytes(view.stack)},
-                                                           view, cuda::TensorInputs{x, packed.data()},
-                                                           Rows{y.data(), p.rows, p.outputs, p.outputs});
+  device.launch<&cuda::tensor_matmul<EmulatedGpu, kShape>>(
+      {.x = blocks,
+       .y = (view.outputs.tiles() + kShape.tiles - 1) / kShape.tiles,
+       .threads = kShape.threads(),
+       .shared_bytes = kShape.shared_bytes(view.stack)},
+      view, cuda::TensorInputs{x, packed.data()},
+      cuda::TensorOutputs{
+          .rows = {y.data(), p.rows, cols, cols}, .activated = activated, .bias = activated ? m.bias.data() : nullptr});
   return y;
 }
 
@@ -185,6 +211,33 @@ TEST(TensorMatmul, EveryShapeHasTheSameBits) {
   expect_same(std::integral_constant<TensorShape, TensorShape{.columns = 2, .shared = false}>());
   expect_same(
       std::integral_constant<TensorShape, TensorShape{.tiles = 2, .depth = 5, .shared = false, .packed = true}>());
+}
+
+TEST(TensorMatmul, GatesActInEveryShape) {
+  // 21 pairs in three tiles.
+  const Product p{.outputs = 42, .rows = 11, .slices = {{0, 64}, {64, 64}, {64, 336}, {336, 352}}};
+  Matrices apart(p, DType::kBF16);
+  Matrices gated(p, DType::kBF16, true);
+  const Values product = run<TensorShape{.warps = 1, .packed = true}>(p, apart);
+  Values expected;
+  for (std::int64_t i = 0; i < p.rows * p.outputs; ++i) {
+    const std::int64_t output = i % p.outputs;
+    if (output < p.outputs / 2) {
+      const std::int64_t other = p.outputs / 2;
+      expected.push_back(elementary::silu(apart.bias[output] + product[i]) *
+                         (apart.bias[output + other] + product[i + other]));
+    }
+  }
+  const auto expect_same = [&]<TensorShape kShape>(std::integral_constant<TensorShape, kShape>) {
+    EXPECT_TRUE(battery::same_bits(expected, run<kShape>(p, gated, true)))
+        << kShape.warps << " warps, " << kShape.tiles << " tiles, " << kShape.columns << " columns, packed "
+        << kShape.packed;
+    EXPECT_TRUE(battery::same_bits(product, run<kShape>(p, gated)));
+  };
+  expect_same(std::integral_constant<TensorShape, cuda::decode_shape<DType::kBF16, 1, true>()>());
+  expect_same(std::integral_constant<TensorShape, cuda::decode_shape<DType::kBF16, 2, true>()>());
+  expect_same(std::integral_constant<TensorShape, cuda::prefill_shape<DType::kBF16, true>()>());
+  expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 5, .tiles = 4, .columns = 2, .depth = 3}>());
 }
 
 TEST(TensorMatmul, HalvesRoundAsDocumented) {

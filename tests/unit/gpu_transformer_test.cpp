@@ -112,6 +112,19 @@ TEST_P(GpuTransformer, HasTheCpusBitsInTheCpusOrder) {
   }
 }
 
+TEST(GpuTransformerOnTensorCores, HasTheSameBitsWithActivationsInProducts) {
+  const testing::TemporaryDirectory directory;
+  testing::write_random_model({.family = "llama", .layers = 2}, directory.path());
+  const auto logits = [&](bool fuse, bool graphs) {
+    return logits_of(directory.path(), 2, DType::kBF16, 3, [&] {
+      return std::make_unique<EmulatedBackend>(EmulatedDevice(), CudaOptions{.graphs = graphs, .fuse = fuse});
+    });
+  };
+  const std::vector<float> expected = logits(false, false);
+  EXPECT_EQ(logits(true, false), expected);
+  EXPECT_EQ(logits(true, true), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GpuTransformer,
                          ::testing::Values(Case{"llama", DType::kBF16, 1}, Case{"llama", DType::kF32, 2},
                                            Case{"gpt2", DType::kBF16, 2}),

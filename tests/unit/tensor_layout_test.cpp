@@ -57,6 +57,28 @@ TEST(TensorOrder, PartsShareTheStepsOfALayer) {
   EXPECT_EQ(TensorOrder(slices).cut(8).stack, 3);
 }
 
+TEST(TileOutputs, EveryOutputHasOnePlaceAndAPairOneTile) {
+  for (const std::int64_t pairs : {1, 8, 9, 16, 21}) {
+    for (const TileOutputs& outputs : {TileOutputs{2 * pairs}, TileOutputs{2 * pairs, true}}) {
+      std::vector<int> places(static_cast<std::size_t>(outputs.count));
+      for (std::int64_t tile = 0; tile < outputs.tiles(); ++tile) {
+        for (std::int64_t place = 0; place < kTileOutputs; ++place) {
+          const std::int64_t output = outputs.at(tile, place);
+          if (output < outputs.count) {
+            ++places[output];
+          }
+          if (outputs.gated && place < kTileOutputs / 2 && output < outputs.count) {
+            EXPECT_LT(output, pairs);
+            EXPECT_EQ(outputs.at(tile, place + kTileOutputs / 2), output + pairs);
+          }
+        }
+      }
+      EXPECT_EQ(places, std::vector<int>(places.size(), 1)) << pairs << " pairs, gated: " << outputs.gated;
+      EXPECT_GE(outputs.at(outputs.tiles(), 0), outputs.count);
+    }
+  }
+}
+
 /// The tree as it is written with brackets, from any cut of it.
 std::string written(const SumTree& tree, int parts, const std::vector<std::int64_t>& cost) {
   std::vector<std::string> outer;

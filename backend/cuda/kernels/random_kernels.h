@@ -54,11 +54,11 @@ SPECDEC_DEVICE void random_tiles(Gpu& gpu, TensorView weight, RandomStack stack,
     const Step of = weight.step[step];
     Weights8 made;
     for (int word = 0; word < 4; ++word) {
-      const std::int64_t output = gpu.block_x() * kTileOutputs + word % 2 * 8 + lane / 4;
+      const std::int64_t output = weight.outputs.at(gpu.block_x(), word % 2 * 8 + lane / 4);
       float pair[2] = {};
       for (int i = 0; i < 2; ++i) {
         const std::int32_t input = lane % 4 * 4 + word / 2 * 2 + i;
-        if (output < weight.outputs && input < of.inputs) {
+        if (output < weight.outputs.count && input < of.inputs) {
           pair[i] = stack.at(output, of.first_input + input);
         }
       }

@@ -174,18 +174,76 @@ SPECDEC_DEVICE void add_part(Gpu& gpu, const OperandSource<kShape>& from, const 
   sums.store(reinterpret_cast<float*>(memory) + lane);
 }
 
-/// y = x w^T. Blocks: kShape.rows() rows (x), kShape.outputs() outputs (y), kShape.threads() threads; kShape.shared_bytes() of memory for the stack of the
-/// layout's cut. Part p of the sums is warp p's.
+/// Whose the i-th of a block's sums is: they lie as the lanes' registers of m16n8k16 do.
+template <TensorShape kShape>
+struct SumPlaces {
+  std::int64_t first_row;
+  std::int64_t first_tile;
+
+  SPECDEC_DEVICE std::int64_t row(int i) const {
+    return first_row + i / (kWarp * 4) % kShape.columns * 8 + i % 4 * 2 + i / kWarp % 2;
+  }
+  SPECDEC_DEVICE std::int64_t output(const TileOutputs& of, int i) const {
+    return of.at(first_tile + i / (kWarp * 4) / kShape.columns, i % kWarp / 4 + i / kUpper % 2 * 8);
+  }
+  /// From a sum to that of the output eight places below in its tile.
+  static constexpr int kUpper = kWarp * 2;
+};
+
+/// silu(gate) * what it gates, of the block's `sums`.
 template <class Gpu, TensorShape kShape>
-SPECDEC_DEVICE void tensor_matmul(Gpu& gpu, TensorView weight, TensorInputs in, Rows y) {
+SPECDEC_DEVICE void store_activated(Gpu& gpu, const TileOutputs& outputs, const SumPlaces<kShape>& places,
+                                    const float* sums, const TensorOutputs& out) {
+  constexpr int kUpper = SumPlaces<kShape>::kUpper;
+  for (int pair = gpu.thread(); pair < kShape.sums() / 2; pair += kShape.threads()) {
+    const int i = pair / kUpper * 2 * kUpper + pair % kUpper;
+    const std::int64_t row = places.row(i);
+    const std::int64_t output = places.output(outputs, i);
+    if (output < outputs.count && row < out.rows.rows) {
+      float gate = sums[i];
+      float gated = sums[i + kUpper];
+      if (out.bias != nullptr) {
+        gate = out.bias[output] + gate;
+        gated = out.bias[output + outputs.count / 2] + gated;
+      }
+      out.rows.row(row)[output] = elementary::silu(gate) * gated;
+    }
+  }
+}
+
+/// `sums` of a shape that is `vector`: a row's are four lanes' of two each.
+template <class Gpu, TensorShape kShape>
+SPECDEC_DEVICE void store_lanes(Gpu& gpu, const TileOutputs& outputs, const SumPlaces<kShape>& places,
+                                const float* sums, Rows y) {
+  for (int i = gpu.thread(); i < kShape.outputs() * kShape.columns; i += kShape.threads()) {
+    const int of_tile = i % static_cast<int>(kTileOutputs);
+    const int column = i / static_cast<int>(kTileOutputs) % kShape.columns;
+    const int tile = i / static_cast<int>(kTileOutputs) / kShape.columns;
+    const float* const lanes =
+        sums + ((tile * kShape.columns + column) * 4 + of_tile / 8 * 2) * kWarp + of_tile % 8 * 4;
+    float sum = 0;
+    SPECDEC_UNROLL
+    for (int lane = 0; lane < 4; ++lane) {
+      sum = sum + (lanes[lane] + lanes[kWarp + lane]);
+    }
+    const std::int64_t output = outputs.at(places.first_tile + tile, of_tile);
+    if (output < outputs.count && places.first_row + column < y.rows) {
+      y.row(places.first_row + column)[output] = sum;
+    }
+  }
+}
+
+/// out = x w^T. Blocks: kShape.rows() rows (x), kShape.tiles tiles of outputs (y), kShape.threads() threads; kShape.shared_bytes() of memory for the stack of
+/// the layout's cut. Part p of the sums is warp p's.
+template <class Gpu, TensorShape kShape>
+SPECDEC_DEVICE void tensor_matmul(Gpu& gpu, TensorView weight, TensorInputs in, TensorOutputs out) {
   const int lane = gpu.thread() % kWarp;
   const int warp = gpu.thread() / kWarp;
-  const std::int64_t first_row = gpu.block_x() * kShape.rows();
-  const std::int64_t first_tile = gpu.block_y() * kShape.tiles;
+  const SumPlaces<kShape> places{gpu.block_x() * kShape.rows(), gpu.block_y() * kShape.tiles};
   const auto sums_of = [&](int part) { return reinterpret_cast<float*>(gpu.shared() + part * kShape.warp_bytes()); };
   if (warp < weight.parts) {
     auto* const stacks = reinterpret_cast<float*>(gpu.shared() + kShape.warps * kShape.warp_bytes());
-    const OperandSource<kShape> from(weight, in, first_row, first_tile, lane);
+    const OperandSource<kShape> from(weight, in, places.first_row, places.first_tile, lane);
     add_part<Gpu, kShape>(gpu, from, weight.part[warp], weight.leaf, gpu.shared() + warp * kShape.warp_bytes(),
                           stacks + warp * weight.stack * kShape.sums(), lane);
   } else {
@@ -203,34 +261,18 @@ SPECDEC_DEVICE void tensor_matmul(Gpu& gpu, TensorView weight, TensorInputs in, 
       sums_of(waiting++)[i] = sum;
     }
     if constexpr (!kShape.vector) {
-      const int of_lane = i % kWarp;
-      const int column = i / (kWarp * 4) % kShape.columns;
-      const int tile = i / (kWarp * 4) / kShape.columns;
-      const std::int64_t output = (first_tile + tile) * kTileOutputs + of_lane / 4 + i / (kWarp * 2) % 2 * 8;
-      const std::int64_t row = first_row + column * 8 + of_lane % 4 * 2 + i / kWarp % 2;
-      if (output < weight.outputs && row < y.rows) {
-        y.row(row)[output] = sums_of(0)[i];
+      const std::int64_t output = places.output(weight.outputs, i);
+      if (!out.activated && output < weight.outputs.count && places.row(i) < out.rows.rows) {
+        out.rows.row(places.row(i))[output] = sums_of(0)[i];
       }
     }
   }
   if constexpr (kShape.vector) {
     gpu.sync();
-    for (int i = gpu.thread(); i < kShape.outputs() * kShape.columns; i += kShape.threads()) {
-      const int of_tile = i % static_cast<int>(kTileOutputs);
-      const int column = i / static_cast<int>(kTileOutputs) % kShape.columns;
-      const int tile = i / static_cast<int>(kTileOutputs) / kShape.columns;
-      const float* const sums =
-          sums_of(0) + ((tile * kShape.columns + column) * 4 + of_tile / 8 * 2) * kWarp + of_tile % 8 * 4;
-      float sum = 0;
-      SPECDEC_UNROLL
-      for (int lane_of_output = 0; lane_of_output < 4; ++lane_of_output) {
-        sum = sum + (sums[lane_of_output] + sums[kWarp + lane_of_output]);
-      }
-      const std::int64_t output = (first_tile + tile) * kTileOutputs + of_tile;
-      if (output < weight.outputs && first_row + column < y.rows) {
-        y.row(first_row + column)[output] = sum;
-      }
-    }
+    store_lanes(gpu, weight.outputs, places, sums_of(0), out.rows);
+  } else if (out.activated) {
+    gpu.sync();
+    store_activated(gpu, weight.outputs, places, sums_of(0), out);
   }
 }
 

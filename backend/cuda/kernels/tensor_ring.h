@@ -29,7 +29,7 @@ struct OperandSource {
 
   SPECDEC_DEVICE OperandSource(const TensorView& weight, const TensorInputs& in, std::int64_t first_row,
                                std::int64_t first_tile, int lane) {
-    const std::int64_t tiles = (weight.outputs + kTileOutputs - 1) / kTileOutputs;
+    const std::int64_t tiles = weight.outputs.tiles();
     SPECDEC_UNROLL
     for (int t = 0; t < kShape.tiles; ++t) {
       // A last odd tile is worked on twice, and stored once.

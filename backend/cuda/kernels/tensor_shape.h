@@ -27,7 +27,7 @@ struct TensorView {
   const Step* step = nullptr;         ///< [steps], for pack_inputs
   const Leaf* leaf = nullptr;         ///< [leaves]
   std::int64_t steps = 0;
-  std::int64_t outputs = 0;
+  TileOutputs outputs;
   std::int32_t parts = 0;
   std::int32_t stack = 0;  ///< TensorCut::stack
   Part part[kMaxParts];
@@ -40,6 +40,14 @@ struct TensorInputs {
 
   ConstRows rows;
   const Inputs4* packed = nullptr;
+};
+
+/// Where a product goes.
+struct TensorOutputs {
+  Rows rows;
+  /// Of outputs that are `gated`: rows [rows, count / 2] = silu(gate) * what it gates, `bias` [count] (null for none) having been added to both.
+  bool activated = false;
+  const float* bias = nullptr;
 };
 
 /// How the kernel of tensor_matmul_kernel.h works; none of it but `vector` changes a bit of what comes out. Which is fastest is measured (tests/gpu/product_bench.cu).
