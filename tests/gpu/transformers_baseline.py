@@ -56,10 +56,12 @@ def table(result):
     return "\n".join(lines)
 
 
-def may_differ(eps, layers):
-    """What two ways of the same arithmetic may be apart, of the logits' norm: each rounding is off by up to eps / 2, evenly, and they add up as a random walk,
-    on both sides. A pass that sees one key too many, or other tokens, is further away."""
-    return eps / 2 * math.sqrt(2 * ROUNDINGS * layers / 3)
+def may_differ(eps, layers, width):
+    """What two ways of the same arithmetic may be apart, of the logits' norm: each rounding is off by up to eps / 2, evenly, so is each of the about `width`
+    additions in fp32 before it by its own, and they add up as a random walk, on both sides. A pass that sees one key too many, or other tokens, is further
+    away."""
+    each = math.hypot(eps, math.sqrt(width) * 2 ** -23) / 2
+    return each * math.sqrt(2 * ROUNDINGS * layers / 3)
 
 
 class Passes:
@@ -203,7 +205,8 @@ def measure(folder, options, torch, transformers):
         spent = reader.seconds()
         if repeat >= 0:
             read_seconds.append(spent)
-    limit = may_differ(torch.finfo(passes.model.dtype).eps, passes.model.config.num_hidden_layers)
+    config = passes.model.config
+    limit = may_differ(torch.finfo(passes.model.dtype).eps, config.num_hidden_layers, config.hidden_size)
     name = torch.cuda.get_device_name(passes.device) if passes.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
     cuda = f", CUDA {torch.version.cuda}" if passes.device.type == "cuda" else ""
     about = {"model": folder, "backend": f"transformers {transformers.__version__}, torch {torch.__version__}{cuda}, {passes.model.config._attn_implementation}, {name}",

@@ -60,7 +60,8 @@ class Arithmetic(unittest.TestCase):
         self.assertIn("1.00% (may by 3.5%)", lines[-1])
 
     def test_what_rounding_may_do(self):
-        self.assertAlmostEqual(baseline.may_differ(2 ** -7, 12), 2 ** -8 * 80 ** 0.5)
+        self.assertAlmostEqual(baseline.may_differ(2 ** -7, 12, 256), 2 ** -8 * 80 ** 0.5)
+        self.assertAlmostEqual(baseline.may_differ(2 ** -23, 12, 255), 2 ** -20 * 80 ** 0.5, msg="sixteen roundings' worth in fp32")
 
     def test_command_line(self):
         options = baseline.parse(["--rows", "5,1,5", "--ways", "graph,eager"])
