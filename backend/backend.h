@@ -196,6 +196,11 @@ class Backend {
   /// or fp16 first when the weights are. A slice that is empty counts as -0.0, the identity; so does a matrix with no columns. Any
   /// number of rows; the result of a row does not depend on the others. x [rows, in_features], y [rows, out_features].
   virtual void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) = 0;
+  /// matmul(weight, x, y) for a caller that waits for other ranks then, and comes to multiply with `next`: a backend may ask for its weights already.
+  virtual void matmul_before(const PackedLinear& weight, ConstRows x, Rows y, const PackedLinear& /*next*/,
+                             Stream stream) {
+    matmul(weight, x, y, stream);
+  }
   /// matmul(weight, x, gate_up), add_bias(gate_up, bias) and then silu_mul(gate_up, out), for backends that gain from doing it at once: whatever is in
   /// `gate_up` afterwards is nobody's. `weight` was packed as `gated`; bias [out_features], or null for none.
   virtual void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,

@@ -75,6 +75,10 @@ class Sublayer {
   /// x and y [rows, d_model], y contiguous. `chain` says where the rows stand; what a sublayer remembers goes into
   /// `cache`.
   virtual void forward(ConstRows x, const RowChain& chain, KvCache& cache, Rows y, Stream stream) = 0;
+  /// The weights that forward() reads first.
+  virtual const PackedLinear& first_weights() const = 0;
+  /// Those that are read first after it.
+  virtual void set_next(const PackedLinear& weights) = 0;
   /// Bytes of weights that one pass reads.
   virtual std::size_t bytes() const = 0;
 };
@@ -94,6 +98,8 @@ class SelfAttention final : public Sublayer {
  public:
   SelfAttention(const SublayerContext& context, const LayerWeights& weights, std::int64_t layer);
   void forward(ConstRows x, const RowChain& chain, KvCache& cache, Rows y, Stream stream) override;
+  const PackedLinear& first_weights() const override { return qkv_.weight(); }
+  void set_next(const PackedLinear& weights) override { out_.set_next(weights); }
   std::size_t bytes() const override { return qkv_.bytes() + out_.bytes(); }
   /// Workspace for `rows` rows, in floats.
   static std::int64_t footprint(const ShardPlan& plan, std::int64_t rows);
@@ -116,6 +122,8 @@ class SwiGluMlp final : public Sublayer {
  public:
   SwiGluMlp(const SublayerContext& context, const LayerWeights& weights);
   void forward(ConstRows x, const RowChain& chain, KvCache& cache, Rows y, Stream stream) override;
+  const PackedLinear& first_weights() const override { return gate_up_.weight(); }
+  void set_next(const PackedLinear& weights) override { down_.set_next(weights); }
   std::size_t bytes() const override { return gate_up_.bytes() + down_.bytes(); }
   static std::int64_t footprint(const ShardPlan& plan, std::int64_t rows);
 
@@ -130,6 +138,8 @@ class GeluMlp final : public Sublayer {
  public:
   GeluMlp(const SublayerContext& context, const LayerWeights& weights);
   void forward(ConstRows x, const RowChain& chain, KvCache& cache, Rows y, Stream stream) override;
+  const PackedLinear& first_weights() const override { return in_.weight(); }
+  void set_next(const PackedLinear& weights) override { out_.set_next(weights); }
   std::size_t bytes() const override { return in_.bytes() + out_.bytes(); }
 
  private:

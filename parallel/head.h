@@ -45,6 +45,7 @@ class ParallelHead {
   std::span<const Range> slices() const { return slices_; }
   std::int64_t vocabulary() const { return plan_.shape().vocabulary; }
   std::int64_t local_vocabulary() const { return plan_.vocabulary().size(); }
+  const PackedLinear& weight() const { return *weight_; }
   std::size_t bytes() const { return weight_->bytes(); }
 
  private:

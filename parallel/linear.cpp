@@ -26,7 +26,11 @@ RowParallelLinear::RowParallelLinear(Backend& backend, Communicator& group, cons
 
 void RowParallelLinear::forward(ConstRows x, Rows y, Stream stream) {
   check(y.stride == y.cols, "RowParallelLinear: y must be contiguous, since its rows are reduced as one payload");
-  backend_.matmul(*weight_, x, y, stream);
+  if (next_ != nullptr) {
+    backend_.matmul_before(*weight_, x, y, *next_, stream);
+  } else {
+    backend_.matmul(*weight_, x, y, stream);
+  }
   all_reduce({y.data, static_cast<std::size_t>(y.rows * y.cols)}, stream);
   if (bias_) {
     backend_.add_bias(y, bias_->floats(), stream);

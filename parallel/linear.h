@@ -20,6 +20,7 @@ class ColumnParallelLinear {
   /// out [rows, local outputs / 2] = silu(gate) * up of y, of a matrix that is `gated`; gate_up [rows, local outputs] is room for y.
   void forward_gated(ConstRows x, Rows gate_up, Rows out, Stream stream);
   std::int64_t out_features() const { return weight_->out_features(); }
+  const PackedLinear& weight() const { return *weight_; }
   std::size_t bytes() const { return weight_->bytes(); }
 
  private:
@@ -37,6 +38,8 @@ class RowParallelLinear {
   RowParallelLinear(Backend& backend, Communicator& group, const LinearSpec& spec, std::unique_ptr<Buffer> bias);
   /// y must be contiguous (stride == cols).
   void forward(ConstRows x, Rows y, Stream stream);
+  /// What is multiplied with next: its weights may come from memory while sums travel between ranks.
+  void set_next(const PackedLinear& weight) { next_ = &weight; }
   std::size_t bytes() const { return weight_->bytes(); }
 
  private:
@@ -46,6 +49,7 @@ class RowParallelLinear {
   Communicator& group_;
   std::unique_ptr<PackedLinear> weight_;
   std::unique_ptr<Buffer> bias_;
+  const PackedLinear* next_ = nullptr;
   std::vector<float> on_host_;  // what is reduced, where it has to come to the host
 };
 

@@ -77,7 +77,8 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                                       .products = config_.cuda.matmul,
                                       .graphs = config_.cuda.graphs,
                                       .overlap = config_.cuda.overlap,
-                                      .fuse = config_.cuda.fuse}});
+                                      .fuse = config_.cuda.fuse,
+                                      .prefetch_bytes = config_.cuda.prefetch << 20}});
     backend_->observe_waits(&device_wait_);
     load();
     if (world_.rank() == 0) {

@@ -47,6 +47,9 @@ struct CudaOptions {
   bool overlap = true;
   /// Products with gates have them act at once, where `products` are tensor cores'; off, a kernel of its own does.
   bool fuse = true;
+  /// At most so many bytes of weights are asked for by the product before them (Backend::matmul_before). Reasoned, not measured: what a memory of 3 to 5 TB/s
+  /// reads while a few ranks add up a few rows, and less than half of the second-level cache of any GPU for servers.
+  std::int64_t prefetch_bytes = std::int64_t{16} << 20;
 };
 
 /// A backend on one GPU. Throws kBadInput where this program was built without CUDA (docs/gpu.md), where there is no GPU or no

@@ -17,7 +17,6 @@ struct CudaGpu {
   __device__ void sync() { __syncthreads(); }
   __device__ bool sync_all(bool is) { return __syncthreads_and(is ? 1 : 0) != 0; }
   __device__ void sync_warp() { __syncwarp(); }
-  /// From here on the next kernel's blocks may start where there is room; they wait in wait_for_previous().
   __device__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -66,6 +65,18 @@ struct CudaGpu {
     asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "l"(from));
+  }
+  __device__ void prefetch(const std::byte* from, std::int64_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)),
+                 "r"(static_cast<std::uint32_t>(bytes))
+                 : "memory");
+#else
+    constexpr std::int64_t kSector = 32;  // of a cache line, and perhaps all that comes
+    for (std::int64_t at = 0; at < bytes; at += kSector) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from + at)));
+    }
+#endif
   }
   /// Past the first-level cache (cg), which is left to the inputs.
   template <bool kEvictFirst>
@@ -117,10 +128,18 @@ inline constexpr bool kAwaited = requires {
   T::kAwaitedByKernel;
 };
 
+/// Whether a kernel with this parameter says itself when the next one may start.
+template <typename T>
+inline constexpr bool kLetsNextStart = requires {
+  T::kLetsNextStart;
+};
+
 template <auto kFunction, typename... Parameters>
 __global__ void kernel(Parameters... parameters) {
   CudaGpu gpu;
-  gpu.let_next_start();
+  if constexpr (!(kLetsNextStart<Parameters> || ...)) {
+    gpu.let_next_start();
+  }
   if constexpr (!(kAwaited<Parameters> || ...)) {
     gpu.wait_for_previous();
   }

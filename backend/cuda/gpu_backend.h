@@ -49,7 +49,7 @@ template <class Device>
 class GpuBackend final : public Backend {
  public:
   GpuBackend(Device device, const CudaOptions& options)
-      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options.products, options.fuse) {}
+      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options) {}
 
   std::string description() const override { return device_.description() + std::string(products_.remark()); }
 
@@ -90,6 +90,10 @@ class GpuBackend final : public Backend {
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override { return products_.pack(spec); }
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream /*stream*/) override {
     products_.matmul(weight, x, y);
+  }
+  void matmul_before(const PackedLinear& weight, ConstRows x, Rows y, const PackedLinear& next,
+                     Stream /*stream*/) override {
+    products_.matmul_before(weight, x, y, next);
   }
   void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
                        Stream stream) override {

@@ -32,8 +32,11 @@ namespace specdec::cuda {
 template <class Device>
 class Products {
  public:
-  Products(Device& device, CudaProducts kind, bool fuse)
-      : device_(device), kind_(kind), fuses_(fuse && kind == CudaProducts::kTensor) {}
+  Products(Device& device, const CudaOptions& options)
+      : device_(device),
+        kind_(options.products),
+        fuses_(options.fuse && kind_ == CudaProducts::kTensor),
+        most_ahead_(options.prefetch_bytes) {}
   Products(const Products&) = delete;  // it knows where its device lies
   Products& operator=(const Products&) = delete;
 
@@ -61,9 +64,21 @@ class Products {
   }
 
   void matmul(const PackedLinear& weight, ConstRows x, Rows y) {
-    check(x.rows == y.rows && x.cols == weight.in_features() && y.cols == weight.out_features(),
-          "matmul: the shapes of x, the weight and y agree");
+    check_shapes(weight, x, y);
     std::visit([&](const auto& view) { multiply(view, x, y); }, static_cast<const Linear&>(weight).view);
+  }
+
+  /// As a Backend's, on tensor cores; else `next` is not asked for.
+  void matmul_before(const PackedLinear& weight, ConstRows x, Rows y, const PackedLinear& next) {
+    const auto* const tensor = std::get_if<Tensor>(&static_cast<const Linear&>(weight).view);
+    if (tensor == nullptr) {
+      matmul(weight, x, y);
+      return;
+    }
+    check_shapes(weight, x, y);
+    Buffer& weights = *static_cast<const Linear&>(next).weights;
+    const std::int64_t bytes = std::min(static_cast<std::int64_t>(weights.bytes()), most_ahead_) / 16 * 16;
+    multiply(*tensor, x, TensorOutputs{.rows = y, .ahead = {.from = weights.data(), .bytes = bytes}});
   }
 
   /// As a Backend's, where the weights lie for it; else false, and nothing has been done.
@@ -169,6 +184,11 @@ class Products {
     std::variant<PackedView, Tensor, Plain> view;
   };
 
+  static void check_shapes(const PackedLinear& weight, ConstRows x, Rows y) {
+    check(x.rows == y.rows && x.cols == weight.in_features() && y.cols == weight.out_features(),
+          "matmul: the shapes of x, the weight and y agree");
+  }
+
   /// What the host has packed, or room for as much.
   template <typename T>
   static std::unique_ptr<Buffer> packed_or_zeros(Device& device, std::span<const T> packed, std::size_t bytes) {
@@ -232,7 +252,7 @@ class Products {
   }
 
   template <TensorShape kShape>
-  void run(const TensorView& weight, ConstRows x, const TensorOutputs& out) {
+  void run(const TensorView& weight, ConstRows x, TensorOutputs out) {
     const std::int64_t row_blocks = (x.rows + kShape.rows() - 1) / kShape.rows();
     const std::int64_t columns = row_blocks * kShape.columns;
     TensorInputs in{.rows = x};
@@ -246,6 +266,8 @@ class Products {
                     .y = (weight.outputs.tiles() + kShape.tiles - 1) / kShape.tiles,
                     .threads = kShape.threads(),
                     .shared_bytes = kShape.shared_bytes(weight.stack)};
+    const std::int64_t at_once = WeightsAhead::kAtOnce * grid.y;
+    out.ahead.share = (out.ahead.bytes + at_once - 1) / at_once * WeightsAhead::kAtOnce;
     device_.template launch<&cuda::tensor_matmul<Gpu, kShape>>(grid, weight, in, out);
   }
 
@@ -266,6 +288,7 @@ class Products {
   Device& device_;
   CudaProducts kind_;
   bool fuses_;
+  std::int64_t most_ahead_;
   Scratch<Device> rounded_;  // inputs of a product
 };
 

@@ -68,10 +68,22 @@ shape() {
   # shellcheck source=/dev/null
   . build/cuda/env.sh
   local off
-  for off in nothing graphs overlap fuse; do
+  for off in nothing graphs=false overlap=false fuse=false prefetch=0; do
     local without=()
-    [ "$off" = nothing ] || without=(--set "cuda.$off=false")
-    mpirun -np 1 specdec_dist --config configs/gpu/llama-3-8b.yaml "${without[@]}" --json "$out/llama-3-8b-without-$off.json" || return
+    [ "$off" = nothing ] || without=(--set "cuda.$off")
+    mpirun -np 1 specdec_dist --config configs/gpu/llama-3-8b.yaml "${without[@]}" --json "$out/llama-3-8b-without-${off%=*}.json" || return
+  done
+}
+# The same over all GPUs of this machine: what weights that come ahead of an all-reduce bring.
+ahead() {
+  # shellcheck source=/dev/null
+  . build/cuda/env.sh
+  local transport mib
+  for transport in ipc nccl; do
+    for mib in 0 8 16 32; do
+      launch/gpu-node.sh specdec_dist --config configs/gpu/llama-3-8b.yaml --set "parallel.transport=$transport" --set "cuda.prefetch=$mib" \
+        --no-stream --json "$out/llama-3-8b-$transport-ahead-$mib.json" || return
+    done
   done
 }
 # Words for --read-gbps, if products has run.
@@ -120,14 +132,14 @@ crossovers() {
   launch/gpu-node.sh allreduce_bench --transport ipc,nccl,nccl-fast --bytes 1K..16M --json "$out/crossovers.json" >"$out/allreduce.txt" &&
     python3 tests/bench/crossovers.py "$out/crossovers.json"
 }
-export -f build greedy lengths shape read_measured passes baseline ranks_alike crossovers
+export -f build greedy lengths shape read_measured passes baseline ranks_alike crossovers ahead
 export out
 
 step machine 20 nvidia-smi
 step build 300 bash -c build
 step tests 90 "$tests"
 step greedy 60 bash -c greedy
-step shape 110 bash -c shape
+step shape 120 bash -c shape
 step products 90 build/cuda/bin/product_bench --json "$out/products.json"
 step passes 60 bash -c passes
 if python3 -c 'import torch, transformers' 2>"$out/transformers.txt"; then
@@ -138,6 +150,7 @@ fi
 if [ "$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]')" -gt 1 ]; then
   step crossovers 60 bash -c crossovers
   grep '^take ' "$out/crossovers.txt"
+  step ahead 90 bash -c ahead
 else
   printf '%-12s not here  (needs several GPUs: ranks that share one say nothing of links)\n' crossovers
 fi

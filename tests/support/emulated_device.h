@@ -74,6 +74,8 @@ class EmulatedDevice {
     }
     ++*replays_;
   }
+  /// What kernels asked for ahead of its use, also when the device has been handed on.
+  std::shared_ptr<const std::vector<EmulatedGpu::Asked>> asked() const { return asked_; }
   /// Counts replays, also when the device has been handed on.
   std::shared_ptr<const int> replays() const { return replays_; }
   /// The same of waits.
@@ -81,11 +83,12 @@ class EmulatedDevice {
 
   template <auto kFunction, typename... Arguments>
   void launch(const cuda::Grid& grid, const Arguments&... arguments) {
-    enqueue([=] {
-      emulate(grid.x, grid.y, grid.threads, grid.shared_bytes, [&](EmulatedGpu& gpu) {
+    enqueue([=, all_asked = asked_] {
+      const auto asked = emulate(grid.x, grid.y, grid.threads, grid.shared_bytes, [&](EmulatedGpu& gpu) {
         flush_subnormals_to_zero();
         kFunction(gpu, arguments...);
       });
+      all_asked->insert(all_asked->end(), asked.begin(), asked.end());
     });
   }
 
@@ -120,6 +123,7 @@ class EmulatedDevice {
   void require_not_recording() const { check(recording_ == nullptr, "a graph holds launches only"); }
 
   Recording* recording_ = nullptr;
+  std::shared_ptr<std::vector<EmulatedGpu::Asked>> asked_ = std::make_shared<std::vector<EmulatedGpu::Asked>>();
   std::shared_ptr<int> replays_ = std::make_shared<int>(0);
   std::shared_ptr<int> waits_ = std::make_shared<int>(0);
   std::shared_ptr<std::vector<Download>> downloads_ =

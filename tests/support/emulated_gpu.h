@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -23,6 +24,9 @@ class EmulatedGpu {
  public:
   static constexpr int kWarp = 32;
 
+  /// Memory that a kernel asked for ahead of its use.
+  using Asked = std::span<const std::byte>;
+
   struct Block {
     Block(int count, std::size_t shared_bytes)
         : threads(count),
@@ -30,6 +34,7 @@ class EmulatedGpu {
           barrier(team, count),
           exchange(count),
           fragments(count),
+          asked(count),
           shared(shared_bytes / 8 + 1) {
       for (int first = 0; first < count; first += kWarp) {
         warps.push_back(std::make_unique<EmulatedTeam::Barrier>(team, std::min(kWarp, count - first)));
@@ -41,6 +46,7 @@ class EmulatedGpu {
     std::vector<std::unique_ptr<EmulatedTeam::Barrier>> warps;
     std::vector<std::uint64_t> exchange;                  // [threads]
     std::vector<std::array<std::uint32_t, 6>> fragments;  // [threads] of A and B
+    std::vector<std::vector<Asked>> asked;                // [threads]
     std::vector<std::uint64_t> shared;                    // words, for alignment
     std::int64_t x = 0;
     std::int64_t y = 0;
@@ -91,7 +97,11 @@ class EmulatedGpu {
     return round(lower) | static_cast<std::uint32_t>(round(upper)) << 16;
   }
 
+  void let_next_start() {}
   void wait_for_previous() {}
+  void prefetch(const std::byte* from, std::int64_t bytes) {
+    block_.asked[thread_].emplace_back(from, static_cast<std::size_t>(bytes));
+  }
   void load_weights(std::uint32_t (&to)[4], const std::byte* from) { std::memcpy(to, from, sizeof to); }
 
   // Copies are done no sooner than they must be, so that one that was not awaited shows.
@@ -158,10 +168,10 @@ class EmulatedGpu {
   int group_ = 0;
 };
 
-/// Runs kernel(gpu) for every thread of a grid of blocks_x times blocks_y blocks.
+/// Runs kernel(gpu) for every thread of a grid of blocks_x times blocks_y blocks. What they asked for ahead.
 template <typename Kernel>
-void emulate(std::int64_t blocks_x, std::int64_t blocks_y, int threads, std::size_t shared_bytes,
-             const Kernel& kernel) {
+std::vector<EmulatedGpu::Asked> emulate(std::int64_t blocks_x, std::int64_t blocks_y, int threads,
+                                        std::size_t shared_bytes, const Kernel& kernel) {
   EmulatedGpu::Block block(threads, shared_bytes);
   EmulatedTeam::Barrier between(block.team, threads);
   block.team.run([&](int thread) {
@@ -176,6 +186,11 @@ void emulate(std::int64_t blocks_x, std::int64_t blocks_y, int threads, std::siz
       between.arrive_and_wait();
     }
   });
+  std::vector<EmulatedGpu::Asked> asked;
+  for (const auto& of_thread : block.asked) {
+    asked.insert(asked.end(), of_thread.begin(), of_thread.end());
+  }
+  return asked;
 }
 
 }  // namespace specdec

@@ -40,7 +40,7 @@ TEST(Config, ReadsEveryKey) {
           "interconnect: [tpu-v4-chen, native]\n"
           "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
           "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2, share_gpus: true}\n"
-          "cuda: {graphs: false, overlap: false, fuse: false, matmul: cublas}\n"
+          "cuda: {graphs: false, overlap: false, fuse: false, prefetch: 40, matmul: cublas}\n"
           "decode: {method: autoregressive, k: 6, temperature: 0.8, top_k: 40, top_p: 0.95,\n"
           "  seed: 18446744073709551615, max_new_tokens: 7, ignore_eos: true, stop: [\"\\n\\n\"]}\n",
           "f.yaml", ".")
@@ -69,6 +69,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_FALSE(run.cuda.graphs);
   EXPECT_FALSE(run.cuda.overlap);
   EXPECT_FALSE(run.cuda.fuse);
+  EXPECT_EQ(run.cuda.prefetch, 40);
   EXPECT_EQ(run.cuda.matmul, CudaProducts::kCublas);
   EXPECT_EQ(run.decode.method, Method::kAutoregressive);
   EXPECT_EQ(run.decode.k, 6);

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +68,59 @@ TEST_F(GpuProductsTest, OfALibraryAndOfVectorUnitsAreNear) {
     EXPECT_NE(gpu.description().find("bits depend on the number of rows"), std::string::npos) << gpu.description();
   }
   EXPECT_EQ(gpu_.description(), "emulated");
+}
+
+/// What a product of `rows` rows asks for before one with `next`, in bytes: its weights from their beginning, neither twice nor with a gap.
+std::size_t bytes_asked(const LinearSpec& spec, const LinearSpec& next, std::int64_t rows, const CudaOptions& options) {
+  EmulatedDevice device;
+  const auto asked = device.asked();
+  EmulatedBackend gpu(EmulatedDevice(device), options);
+  const auto weight = gpu.pack(spec);
+  const auto weight_after = gpu.pack(next);
+  battery::Matrix x(gpu, rows, weight->in_features(), random_values(rows * weight->in_features(), 4));
+  battery::Matrix alone(gpu, rows, weight->out_features());
+  battery::Matrix before(gpu, rows, weight->out_features());
+  gpu.matmul(*weight, x.rows(), alone.rows(), {});
+  EXPECT_TRUE(asked->empty());
+  gpu.matmul_before(*weight, x.rows(), before.rows(), *weight_after, {});
+  EXPECT_TRUE(battery::same_bits(alone.values(), before.values()));
+  std::vector<EmulatedGpu::Asked> in_order = *asked;
+  std::ranges::sort(in_order, {}, &EmulatedGpu::Asked::data);
+  const std::vector<std::uint16_t> packed = cuda::TensorLayout(next).weights();
+  const auto expected = std::as_bytes(std::span(packed));
+  std::size_t at = 0;
+  for (const EmulatedGpu::Asked& some : in_order) {
+    EXPECT_EQ(some.data(), in_order.front().data() + at);
+    EXPECT_TRUE(some.size() % 16 == 0 && at + some.size() <= expected.size() &&
+                std::ranges::equal(some, expected.subspan(at, some.size())))
+        << some.size() << " bytes from " << at;
+    at += some.size();
+  }
+  return at;
+}
+
+TEST_F(GpuProductsTest, AskForTheWeightsThatComeNext) {
+  const Values weights = random_values(200 * 320, 1);
+  const auto spec_of = [&](std::int64_t outputs, std::int64_t inputs) {
+    return LinearSpec{
+        .stacked = {{reinterpret_cast<const std::byte*>(weights.data()), DType::kF32, outputs, inputs, inputs, 1}},
+        .slices = {{0, inputs}},
+        .dtype = DType::kBF16};
+  };
+  const LinearSpec spec = spec_of(40, 64);
+  const LinearSpec large = spec_of(200, 320);
+  const std::size_t all = cuda::TensorLayout(large).bytes();
+  // Inputs as they are and packed, one block of rows and several, which ask once.
+  for (const std::int64_t rows : {1, 11, 20, 70}) {
+    EXPECT_EQ(bytes_asked(spec, large, rows, {}), all) << rows;
+    EXPECT_EQ(bytes_asked(spec, large, rows, {.prefetch_bytes = 50'000}), 50'000U) << rows;
+    EXPECT_EQ(bytes_asked(spec, large, rows, {.prefetch_bytes = 41}), 32U) << rows;
+    EXPECT_EQ(bytes_asked(spec, spec_of(3, 16), rows, {}), 512U) << rows;
+    EXPECT_EQ(bytes_asked(spec, large, rows, {.prefetch_bytes = 0}), 0U) << rows;
+  }
+  EXPECT_EQ(bytes_asked(spec, large, 1, {.products = CudaProducts::kVector}), all);
+  EXPECT_EQ(bytes_asked(spec, large, 1, {.products = CudaProducts::kCublas}), 0U);
+  EXPECT_EQ(bytes_asked(spec, large, 1, {.products = CudaProducts::kCpuOrder}), 0U);
 }
 
 TEST_F(GpuProductsTest, HalvesInTheCpusOrderAreRefused) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -28,7 +29,13 @@ class DeviceBackend final : public testing::ForwardingBackend {
     ++downloads;
     ForwardingBackend::download(host, device, stream);
   }
+  void matmul_before(const PackedLinear& weight, ConstRows x, Rows y, const PackedLinear& next,
+                     Stream stream) override {
+    asked = &next;
+    ForwardingBackend::matmul_before(weight, x, y, next, stream);
+  }
   int downloads = 0;
+  const PackedLinear* asked = nullptr;
 };
 
 /// A communicator of that device; it notes what it was given.
@@ -39,17 +46,20 @@ class DeviceCommunicator final : public testing::ForwardingCommunicator {
   void all_reduce(std::span<float> data, Stream stream) override {
     reduced = data.data();
     on = stream.native;
+    before();
     ForwardingCommunicator::all_reduce(data, stream);
   }
   const float* reduced = nullptr;
   void* on = nullptr;
+  std::function<void()> before = [] {};
 };
 
 constexpr std::int64_t kInputs = 4;
 constexpr std::int64_t kOutputs = 3;
 
 /// One row through a layer whose weights and inputs are small integers; `y` is where the sum is to be.
-void forward(Backend& backend, Communicator& group, std::vector<float>& y) {
+/// `next`: null, or what is multiplied with after it.
+void forward(Backend& backend, Communicator& group, std::vector<float>& y, const PackedLinear* next = nullptr) {
   std::vector<float> weight(kInputs * kOutputs);
   std::iota(weight.begin(), weight.end(), static_cast<float>(group.rank()));
   const LinearSpec spec{.stacked = {{.data = std::as_bytes(std::span(weight)).data(),
@@ -60,6 +70,9 @@ void forward(Backend& backend, Communicator& group, std::vector<float>& y) {
                         .slices = {{0, kInputs}},
                         .dtype = DType::kF32};
   RowParallelLinear layer(backend, group, spec, nullptr);
+  if (next != nullptr) {
+    layer.set_next(*next);
+  }
   const std::vector<float> x(kInputs, 1);
   y.assign(kOutputs, 0);
   layer.forward({x.data(), 1, kInputs, kInputs}, {y.data(), 1, kOutputs, kOutputs}, Stream{});
@@ -78,6 +91,25 @@ TEST(RowParallelLinear, SumsOnTheDeviceInItsStream) {
     EXPECT_EQ(on_device.reduced, y.data());
     EXPECT_EQ(on_device.on, &marker);
     EXPECT_EQ(backend.downloads, 0);
+  });
+}
+
+TEST(RowParallelLinear, AsksForTheNextWeightsBeforeItWaitsForOtherRanks) {
+  run_ranks(2, [](Communicator& group) {
+    DeviceBackend backend;
+    DeviceCommunicator on_device(group);
+    const float weight = 1;
+    const auto next = backend.pack({.stacked = {{reinterpret_cast<const std::byte*>(&weight), DType::kF32, 1, 1, 1, 1}},
+                                    .slices = {{0, 1}},
+                                    .dtype = DType::kF32});
+    const PackedLinear* asked_by_then = nullptr;
+    on_device.before = [&] { asked_by_then = backend.asked; };
+    std::vector<float> y;
+    forward(backend, on_device, y);
+    EXPECT_EQ(asked_by_then, nullptr);
+    forward(backend, on_device, y, next.get());
+    EXPECT_EQ(asked_by_then, next.get());
+    EXPECT_EQ(y, kSum);
   });
 }
 

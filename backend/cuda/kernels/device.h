@@ -19,6 +19,9 @@
 ///     std::uint32_t round_pair<type>(lower, upper);   two floats rounded to bf16 or fp16
 ///     void multiply_add<type>(d, a, b);  of a warp: D += A B on tensor cores (mma.sync.m16n8k16, bf16 or fp16 in, fp32 sums)
 ///     void load_weights(to, from);       16 bytes that are read once
+///     void prefetch(from, bytes);        a hint: to the second-level cache; of one thread, both multiples of 16
+///     void let_next_start();             the next kernel's blocks may start where there is room, up to their wait_for_previous(); called for a kernel
+///                                        before it starts, unless a parameter is kLetsNextStart
 ///     void wait_for_previous();          for the kernel before this one; called for a kernel before it starts, unless a parameter is kAwaitedByKernel
 ///     void store_release(word, value), std::uint32_t load_acquire(word);  of one thread: words that other devices and the host see too
 ///     void pause();                      of one thread: between two looks at such a word

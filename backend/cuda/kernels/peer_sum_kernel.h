@@ -38,6 +38,10 @@ struct PeerLayout {
 
 /// What one rank knows of all: each rank's memory as this rank reaches it, of PeerLayout::bytes, zeroed before the first step.
 struct Peers {
+  /// Not before all ranks' payloads have come. Blocks that have started keep their place while they wait, and what another rank on the same GPU has yet to
+  /// push might find none.
+  static constexpr bool kLetsNextStart = true;
+
   std::byte* memory[kMostPeers] = {};
   const std::uint32_t* aborted = nullptr;  ///< not 0: nobody is waited for any more
   int rank = 0;
@@ -148,6 +152,9 @@ SPECDEC_DEVICE void push_sum(Gpu& gpu, Peers peers, T* data, std::int64_t count,
     }
     if (!gpu.sync_all(has_come)) {
       return;
+    }
+    if (begin + channels * piece >= count) {
+      gpu.let_next_start();
     }
     add_up<Packet<T>, kPlaces>(gpu, peers, channel, step, mine, 0, packets);
     add_up<T, kPlaces>(gpu, peers, channel, step, mine, rest, elements);

@@ -233,6 +233,16 @@ SPECDEC_DEVICE void store_lanes(Gpu& gpu, const TileOutputs& outputs, const SumP
   }
 }
 
+template <class Gpu>
+SPECDEC_DEVICE void ask_for(Gpu& gpu, const WeightsAhead& ahead) {
+  const std::int64_t first = gpu.block_y() * ahead.share;
+  const std::int64_t last = first + ahead.share < ahead.bytes ? first + ahead.share : ahead.bytes;
+  for (std::int64_t at = first + gpu.thread() * WeightsAhead::kAtOnce; at < last;
+       at += gpu.threads() * WeightsAhead::kAtOnce) {
+    gpu.prefetch(ahead.from + at, last - at < WeightsAhead::kAtOnce ? last - at : WeightsAhead::kAtOnce);
+  }
+}
+
 /// out = x w^T. Blocks: kShape.rows() rows (x), kShape.tiles tiles of outputs (y), kShape.threads() threads; kShape.shared_bytes() of memory for the stack of
 /// the layout's cut. Part p of the sums is warp p's.
 template <class Gpu, TensorShape kShape>
@@ -273,6 +283,9 @@ SPECDEC_DEVICE void tensor_matmul(Gpu& gpu, TensorView weight, TensorInputs in, 
   } else if (out.activated) {
     gpu.sync();
     store_activated(gpu, weight.outputs, places, sums_of(0), out);
+  }
+  if (gpu.block_x() == 0) {
+    ask_for(gpu, out.ahead);
   }
 }
 

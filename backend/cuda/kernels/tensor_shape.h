@@ -42,12 +42,22 @@ struct TensorInputs {
   const Inputs4* packed = nullptr;
 };
 
-/// Where a product goes.
+/// Weights that come after those of a product: each row of its blocks (y) asks for `share` bytes of them when it is done. Multiples of 16.
+struct WeightsAhead {
+  static constexpr std::int64_t kAtOnce = 2048;  ///< of a thread
+
+  const std::byte* from = nullptr;
+  std::int64_t bytes = 0;
+  std::int64_t share = 0;
+};
+
+/// Where a product goes, and what is next.
 struct TensorOutputs {
   Rows rows;
   /// Of outputs that are `gated`: rows [rows, count / 2] = silu(gate) * what it gates, `bias` [count] (null for none) having been added to both.
   bool activated = false;
   const float* bias = nullptr;
+  WeightsAhead ahead;
 };
 
 /// How the kernel of tensor_matmul_kernel.h works; none of it but `vector` changes a bit of what comes out. Which is fastest is measured (tests/gpu/product_bench.cu).
