@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <ranges>
 
 #include "backend/error.h"
 #include "models/sublayers.h"
@@ -116,12 +115,17 @@ Transformer::Transformer(const ModelConfig& config, const TensorSource& source, 
   state_ = std::make_unique<State>(config_, plan_, backend, group, *weights, options);
   tokens_ = reinterpret_cast<Token*>(state_->tokens->data());
   head_ = std::make_unique<ParallelHead>(backend, group, plan_, weights->head());
-  const PackedLinear* next = &head_->weight();
-  for (Block& block : std::views::reverse(state_->blocks)) {
-    for (Branch& branch : std::views::reverse(block)) {
-      branch.sublayer->set_next(*next);
-      next = &branch.sublayer->first_weights();
+  Sublayer* last = nullptr;
+  for (const Block& block : state_->blocks) {
+    for (const Branch& branch : block) {
+      if (last != nullptr) {
+        last->set_next(branch.sublayer->first_weights());
+      }
+      last = branch.sublayer.get();
     }
+  }
+  if (last != nullptr) {
+    last->set_next(head_->weight());
   }
 }
 
