@@ -16,11 +16,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 # Which files of tests/unit the sanitizers build and run: kernels and whatever parses bytes from outside; and, with some cases taken from them by their ctest
 # name (Suite.Case), what uses threads.
-asan_files='agreement|bench_.*|checkpoint|config|cpu_.*|crafted_payload|dtype|elementary|gpu_.*|head|interconnect_load|kv_cache|lane_sum|linear|matmul.*'
-asan_files+='|model_.*|npy|peer_sum|philox|random_weights|rank_sum|reference_backend|rope|round|row_sampler|rows_in_place|sampler|sentencepiece_fuzz|shapes'
-asan_files+='|shard_plan|shm_communicator|staging|tensor_layout|text_stream|thread_.*|tokenizer.*|tree|vector_math|weights'
-tsan_files='bench_results|crafted_payload|doorbell|gpu_backend|greedy_bits|lane_sum|latency|peer_sum|report|row_sampler|shm_communicator|thread_.*'
-tsan_tests='ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuRowSamplerTest.(Broken|Residuals|TheHostsTokenIs)|LaneSum|PeerSum'
+asan_files='agreement bench_.* checkpoint config cpu_.* crafted_payload dtype elementary gpu_.* head interconnect_load kv_cache lane_sum linear matmul.*'
+asan_files+=' model_.* npy peer_sum philox random_weights rank_sum reference_backend rope round row_sampler rows_in_place sampler sentencepiece_fuzz shapes'
+asan_files+=' shard_plan shm_communicator staging tensor_layout text_stream thread_.* tokenizer.* tree vector_math weights'
+tsan_files='bench_results crafted_payload doorbell gpu_backend gpu_products greedy_bits lane_sum latency peer_sum report row_sampler shm_communicator thread_.*'
+tsan_tests='ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuProductsTest.RanksAddUp|TensorMatmul.EveryShape|GpuRowSamplerTest.(Broken|Residuals|TheHostsTokenIs)|LaneSum|PeerSum'
 
 label=""
 stages="release asan tsan cuda"
@@ -90,11 +90,11 @@ for stage in $stages; do
       build release all || give_up "building release"
       run_tests release ${label:+-L "$label"} ;;
     asan)
-      configure asan -DSPECDEC_BENCHMARKS=OFF -DSPECDEC_UNIT_TESTS="$asan_files" || give_up "configuring asan"
+      configure asan -DSPECDEC_BENCHMARKS=OFF -DSPECDEC_UNIT_TESTS="${asan_files// /;}" || give_up "configuring asan"
       build asan unit_tests || give_up "building asan"
       run_tests asan -L unit -LE house ;;
     tsan)
-      configure tsan -DSPECDEC_BENCHMARKS=OFF -DSPECDEC_UNIT_TESTS="$tsan_files" || give_up "configuring tsan"
+      configure tsan -DSPECDEC_BENCHMARKS=OFF -DSPECDEC_UNIT_TESTS="${tsan_files// /;}" || give_up "configuring tsan"
       build tsan unit_tests || give_up "building tsan"
       # The thread sanitizer of gcc 12 cannot place its shadow when the kernel spreads addresses widely.
       if setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi
