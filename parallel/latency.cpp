@@ -20,11 +20,12 @@ LatencySummary summarise(std::vector<double> seconds) {
   }
   std::ranges::sort(seconds);
   const auto at = [&](std::size_t percent) { return seconds[(seconds.size() * percent + 99) / 100 - 1]; };
+  const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
   return {.p50 = at(50),
           .p90 = at(90),
           .p99 = at(99),
           .max = seconds.back(),
-          .mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size())};
+          .mean = std::clamp(mean, seconds.front(), seconds.back())};  // rounding may have put it just outside
 }
 
 double algorithm_bandwidth(std::size_t bytes, double seconds) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -34,6 +35,14 @@ TEST(Latency, FewSamples) {
   EXPECT_EQ(three.p50, 2);
   EXPECT_EQ(three.p90, 9);
   EXPECT_EQ(three.mean, 4);
+}
+
+TEST(Latency, TheMeanOfEqualSamplesIsTheirs) {
+  for (const double sample : {4.6e-8, 0.1, 0.3, 1.1}) {
+    for (std::size_t count = 1; count < 50; ++count) {
+      EXPECT_EQ(summarise(std::vector<double>(count, sample)).mean, sample) << count;
+    }
+  }
 }
 
 TEST(Latency, BandwidthsAsNcclTestsDefineThem) {
