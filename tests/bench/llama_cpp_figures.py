@@ -1,0 +1,165 @@
+"""What llama_cpp.py makes of the programs' own output: figures, ratios, verdicts, the table. No program runs here."""
+
+import json
+import re
+import statistics
+
+ROWS = (2, 5, 9, 16)
+AMX_GOALS = {5: 1.15, 16: 1.25}
+NEAR_ROOF = 1.10
+FASTER, OF_READ, OF_SCALING, OF_TWO_THREADS, PAIR_FASTER, START_SECONDS = 1.25, 0.95, 0.97, 0.97, 2.0, 1.0
+
+
+class Unreadable(Exception):
+    """One line: which program's output, and what is missing from it."""
+
+
+def in_turns(ours, theirs, rounds=1):
+    """Calls both in the order A B B A, so that what drifts falls on both alike: (all of ours, all of theirs)."""
+    a, b = [], []
+    for _ in range(rounds):
+        a.append(ours())
+        b.append(theirs())
+        b.append(theirs())
+        a.append(ours())
+    return a, b
+
+
+def read(program, text):
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Unreadable(f"{program}: found no JSON ({error})") from error
+
+
+# What each program said. Times in ms a pass or a token.
+
+def of_pass_bench(found):
+    """(bytes a pass, {rows: ms})."""
+    return found["bytes"], {row["rows"]: row["ms"] for row in found["rows"]}
+
+
+def of_llama_bench(text):
+    """{(prompt, generated, depth): ms of the median repetition}."""
+    tests = read("llama-bench", text)
+    if not tests or any(not test.get("samples_ns") for test in tests):
+        raise Unreadable("llama-bench: found no samples_ns, expected some for each test")
+    return {(test["n_prompt"], test["n_gen"], test.get("n_depth", 0)): statistics.median(test["samples_ns"]) / 1e6 for test in tests}
+
+
+def of_batched_bench(text):
+    """{rows: ms of a batch}, the median of the lines with as many rows."""
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    times = {}
+    for line in lines:
+        times.setdefault(line["pl"], []).append(line["t_tg"] / line["tg"] * 1e3)
+    if not times:
+        raise Unreadable("llama-batched-bench: found no lines of JSON")
+    return {rows: statistics.median(of) for rows, of in times.items()}
+
+
+def of_speculation(text):
+    """(tokens, seconds, drafted, accepted) that one of llama.cpp's speculative programs tells of its loop."""
+    decoded = re.search(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds", text)
+    counts = [re.search(rf"{name}\s*=\s*(\d+)", text) for name in ("n_drafted", "n_accept")]
+    if not decoded or not all(counts):
+        raise Unreadable("llama.cpp's speculative program: found no line \"decoded N tokens in S seconds\" with n_drafted and n_accept")
+    return int(decoded[1]), float(decoded[2]), int(counts[0][1]), int(counts[1][1])
+
+
+def of_specdec_dist(found, method):
+    """(ms a token, tokens a second, ms to the first token, texts, acceptance) of a method's run in specdec_dist's JSON."""
+    for run in found["runs"]:
+        if run["method"] == method:
+            metrics = run["metrics"]
+            share = metrics["accepted"] / metrics["drafted"] if metrics["drafted"] else None
+            return {"ms": metrics["ms_per_token"], "tokens_per_second": metrics["tokens_per_second"], "ttft_ms": metrics["ttft_ms"],
+                    "texts": [output["text"] for output in run["outputs"]], "accepted": share}
+    raise Unreadable(f"specdec_dist: found no run with the method {method}")
+
+
+def of_roof_bench(found):
+    """{threads: the best read in GB/s, how it was read, GFLOP/s}."""
+    return {roof["threads"]: {key: roof[key] for key in ("read_GBps", "read_by", "GFLOPs")} for roof in found["roofs"]}
+
+
+def best_roofs(several):
+    """The best of several runs, each roof by itself."""
+    return {threads: {**max((roofs[threads] for roofs in several), key=lambda roof: roof["read_GBps"]), "GFLOPs": max(roofs[threads]["GFLOPs"] for roofs in several)}
+            for threads in several[0]}
+
+
+def best_k(speeds):
+    """The K of {K: tokens a second} that is fastest; of equals the smallest."""
+    return min(speeds, key=lambda k: (-speeds[k], k))
+
+
+def same_beginning(text, echoed):
+    """How much of our text stands where it should in what another program printed, prompt first: 0 to 1."""
+    length = next((i for i, (a, b) in enumerate(zip(text, echoed)) if a != b), min(len(text), len(echoed)))
+    return length / len(text) if text else 1.0
+
+
+# What a figure is worth, as the goals of issue 6 say.
+
+def verdict(is_met):
+    return "met" if is_met else "MISSED"
+
+
+def decode_verdict(over_theirs, of_read):
+    """At least the smaller of 1.25 x llama.cpp and 95 % of the best plain read."""
+    return verdict(over_theirs >= FASTER or of_read >= OF_READ)
+
+
+def roofline_ms(bytes_read, rows, gigabytes_per_second, gigaflops):
+    """The longer of reading all weights once and of two operations for each bf16 weight and row."""
+    return max(bytes_read / gigabytes_per_second, bytes_read * rows / gigaflops) / 1e6
+
+
+def rows_verdict(flags, rows, over_one, milliseconds, roofline, one_row_met):
+    """(goal, verdict) of a pass of several rows; one row's own miss leaves them uncounted."""
+    if rows not in AMX_GOALS:
+        return "reported", "-"
+    if "amx_bf16" in flags:
+        goal, is_met = f"<= {AMX_GOALS[rows]:.2f} x one row (AMX)", over_one <= AMX_GOALS[rows]
+    elif "avx512_bf16" in flags:
+        goal, is_met = f"<= 1.10 x roofline {roofline:.1f} ms", milliseconds <= NEAR_ROOF * roofline
+    else:
+        return "of AMX and AVX-512 BF16", "not measurable here"
+    return goal, verdict(is_met) if one_row_met else f"not counted ({verdict(is_met)}): one row misses"
+
+
+def not_here(flags):
+    """Rows of the table that this machine cannot fill."""
+    if "amx_bf16" in flags:
+        return []
+    return [row(f"{rows} rows over one, AMX", "llama-1.1b", "x", None, None, f"<= {limit:.2f}", "not measurable here: no AMX") for rows, limit in AMX_GOALS.items()]
+
+
+# The table.
+
+def row(what, shape, unit, ours, theirs, goal="reported", told="-", **more):
+    """One line; ours and theirs are lists in the order of their runs, or None, and what is compared are medians."""
+    middle = [statistics.median(of) if of else None for of in (ours, theirs)]
+    ratio = middle[0] / middle[1] if None not in middle and middle[1] else None
+    return {"what": what, "shape": shape, "unit": unit, "ours": middle[0], "theirs": middle[1], "ratio": ratio, "goal": goal, "verdict": told,
+            "runs_ours": ours or [], "runs_theirs": theirs or [], **more}
+
+
+def with_verdict(line, judge):
+    """The line with what `judge` says of ours over theirs; nothing is said where either is missing."""
+    return {**line, "verdict": judge(line["ratio"]) if line["ratio"] is not None else "not measured"}
+
+
+def shown(value):
+    return "-" if value is None else f"{value:.4g}"
+
+
+def table(rows):
+    cells = [("what", "shape", "unit", "ours", "llama.cpp", "ours/theirs", "goal", "verdict")]
+    cells += [(line["what"], line["shape"], line["unit"], shown(line["ours"]), shown(line["theirs"]), "-" if line["ratio"] is None else f"{line['ratio']:.2f}",
+               line["goal"], line["verdict"]) for line in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    numbers = (3, 4, 5)
+    return "\n".join("  ".join(text.rjust(width) if column in numbers else text.ljust(width)
+                               for column, (text, width) in enumerate(zip(line, widths))).rstrip() for line in cells)

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Runs roof_bench as a user does: what it writes, never how fast it was.
+
+    roof_bench_test.py --program build/.../roof_bench
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = None
+
+
+class RoofBench(unittest.TestCase):
+    def test_figures(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            done = subprocess.run([PROGRAM, "--threads", "1,3", "--megabytes", "3", "--repeats", "2", "--json", path], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            with open(path, encoding="utf-8") as file:
+                found = json.load(file)
+        self.assertEqual(found["bytes"], 3 << 20)
+        self.assertEqual([roof["threads"] for roof in found["roofs"]], [1, 3])
+        for roof in found["roofs"]:
+            ways = {way["way"]: way["rate"] for way in roof["ways"]}
+            reads = {way: rate for way, rate in ways.items() if way != roof["flops_by"]}
+            self.assertGreaterEqual(len(reads), 3)
+            self.assertEqual((roof["read_GBps"], ways[roof["read_by"]]), (max(reads.values()), max(reads.values())))
+            self.assertEqual(roof["GFLOPs"], ways[roof["flops_by"]])
+            self.assertGreater(min(ways.values()), 0)
+        self.assertEqual(len(done.stdout.splitlines()), sum(len(roof["ways"]) for roof in found["roofs"]))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    parsed, rest = parser.parse_known_args()
+    PROGRAM = parsed.program
+    unittest.main(argv=[sys.argv[0], *rest])
