@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/error.h"
@@ -190,6 +191,7 @@ std::vector<int> own_cores() {
 double time_pass(const Way& way, Words words, int threads, const std::vector<int>& cores) {
   std::barrier line(threads + 1);
   std::vector<std::thread> team;
+  team.reserve(static_cast<std::size_t>(threads));
   const std::size_t part = words.size() / static_cast<std::size_t>(threads);
   for (int thread = 0; thread < threads; ++thread) {
     team.emplace_back([&, thread] {
@@ -266,20 +268,24 @@ void run(const Options& options) {
   }
   nlohmann::json result{{"bytes", bytes}, {"cores", cores.size()}, {"roofs", nlohmann::json::array()}};
   for (std::size_t count = 0; count < options.threads.size(); ++count) {
-    nlohmann::json roof{{"threads", options.threads[count]}, {"read_GBps", 0.0}, {"ways", nlohmann::json::array()}};
+    double best_read = 0;
+    nlohmann::json roof{{"threads", options.threads[count]}};
+    nlohmann::json all_ways = nlohmann::json::array();
     for (std::size_t way = 0; way < ways.size(); ++way) {
       const double rate = median(rates[count][way]);
-      roof["ways"].push_back({{"way", ways[way].name}, {"rate", rate}});
+      all_ways.push_back({{"way", ways[way].name}, {"rate", rate}});
       if (ways[way].flops > 0) {
         roof["GFLOPs"] = rate;
         roof["flops_by"] = ways[way].name;
-      } else if (rate > roof["read_GBps"].get<double>()) {
+      } else if (rate > best_read) {
+        best_read = rate;
         roof["read_GBps"] = rate;
         roof["read_by"] = ways[way].name;
       }
       fmt::print("{} thread{}, {:<30} {:>8.1f} {}\n", options.threads[count], options.threads[count] == 1 ? " " : "s",
                  ways[way].name, rate, ways[way].flops > 0 ? "GFLOP/s" : "GB/s");
     }
+    roof["ways"] = std::move(all_ways);
     result["roofs"].push_back(std::move(roof));
   }
   if (!options.json.empty()) {
