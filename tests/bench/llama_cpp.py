@@ -25,148 +25,18 @@ import json
 import os
 import pathlib
 import platform
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 
 import llama_cpp_figures as figures
 import llama_cpp_models as models
+from llama_cpp_programs import CONTEXT, PROMPT, TOKENS, Ours, Theirs, told
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GROUPS = ("decode", "rows", "prefill", "pair", "start")
 TARGET, DRAFT = "manpy-11m", "manpy-2m"
 SETUPS = ((1, 1), (1, 2), (2, 1))  # ranks, threads of each
-CONTEXT, TOKENS, PROMPT = 128, 16, 512
 SAME_NUMBERS = 1e-2  # where rows of q and k change places and should not, a tenth or more
-
-
-def told(line):
-    print(f"llama_cpp.py: {line}", file=sys.stderr, flush=True)
-
-
-def output_of(command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["no message"]
-        raise models.Unusable(f"{' '.join(command)[:300]}: exit code {done.returncode}: {last[0][:300]}")
-    return done.stdout, done.stderr
-
-
-class Ours:
-    """specdec_dist and its benchmarks, from the PATH."""
-
-    def __init__(self):
-        for program in ("specdec_dist", "pass_bench", "roof_bench", "mpirun"):
-            if not shutil.which(program):
-                raise models.Unusable(f"found no {program} on the PATH, expected it after `source build/release/env.sh`")
-
-    def json_of(self, command, flag="--json"):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "out.json"
-            output_of([*command, flag, str(path)])
-            return json.loads(path.read_text(encoding="utf-8"))
-
-    def roofs(self, threads):
-        return figures.of_roof_bench(self.json_of(["roof_bench", "--threads", ",".join(map(str, sorted({1, 2, threads})))]))
-
-    def passes(self, folder, threads, repeats):
-        return figures.of_pass_bench(self.json_of(["pass_bench", "--model", str(folder), "--threads", str(threads), "--context", str(CONTEXT), "--repeats", str(repeats)]))
-
-    def generated(self, ranks, settings, config="chinchilla-like.yaml"):
-        flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={value}")]
-        return self.json_of(["mpirun", "-np", str(ranks), "specdec_dist", "--config", str(config), "--quiet", "--no-stream", "--set", "interconnect=native", *flags])
-
-    def alone(self, folder, ranks, threads, prompt, tokens):
-        """Greedy decoding after a prompt of random tokens."""
-        with tempfile.TemporaryDirectory() as temporary:
-            config = pathlib.Path(temporary) / "job.yaml"
-            config.write_text(json.dumps({"target": str(folder.resolve()), "prompts": [{"random": prompt}], "decode": {
-                "method": "autoregressive", "temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}, "parallel": {"threads": threads}}), encoding="utf-8")
-            return figures.of_specdec_dist(self.generated(ranks, {}, config), "autoregressive")
-
-    def pair(self, k, ranks, threads):
-        return self.generated(ranks, {"decode.temperature": 0, "decode.k": k, "parallel.threads": threads})
-
-    def seconds_to_first_byte(self, ranks):
-        command = ["mpirun", "-np", str(ranks), "specdec_dist", "--config", "chinchilla-like.yaml", "--quiet", "--set", "interconnect=native", "--set", "compare=false",
-                   "--set", "decode.max_new_tokens=1"]
-        start = time.monotonic()
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
-            first = job.stdout.read(1)
-            seconds = time.monotonic() - start
-            job.stdout.read()
-        if not first or job.returncode != 0:
-            raise models.Unusable(f"{' '.join(command)}: exit code {job.returncode}, expected text")
-        return seconds
-
-    def logits(self, folder, ids):
-        numpy, _ = models.imported()
-        with tempfile.TemporaryDirectory() as temporary:
-            files = [pathlib.Path(temporary) / name for name in ("ids.txt", "logits.npy")]
-            files[0].write_text(" ".join(map(str, ids)), encoding="utf-8")
-            output_of(["specdec_score", "--model", str(folder), "--ids", str(files[0]), "--logits", str(files[1])])
-            return numpy.load(files[1])
-
-
-class Theirs:
-    """The programs of a build of llama.cpp."""
-
-    def __init__(self, build):
-        self.folder = next((folder for folder in (build / "bin", build) if (folder / "llama-bench").exists()), None)
-        if self.folder is None:
-            raise models.Unusable(f"{build}: found no llama-bench there nor in its bin, expected a build of llama.cpp")
-        self.helps = {}
-
-    def has(self, program):
-        return (self.folder / program).exists()
-
-    def flags(self, program, *choices):
-        """The first of the choices, each (flag, value ...), that this version of the program has; none of them is none."""
-        if program not in self.helps:
-            done = subprocess.run([self.folder / program, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
-            self.helps[program] = set((done.stdout + done.stderr).replace(",", " ").split())
-        return next((list(map(str, choice)) for choice in choices if choice[0] in self.helps[program]), [])
-
-    def version(self, model):
-        test = figures.read("llama-bench", self.bench(model, ["-p", "1", "-n", "0", "-r", "1"], 1))[0]
-        return {key: test.get(key) for key in ("build_commit", "build_number", "cpu_info", "model_type", "backends")}
-
-    def bench(self, model, arguments, threads):
-        return output_of([str(self.folder / "llama-bench"), "-m", str(model), "-t", str(threads), *arguments, "-o", "json"])[0]
-
-    def one_row(self, model, threads, repeats):
-        times = figures.of_llama_bench(self.bench(model, ["-p", "0", "-n", str(TOKENS), "-d", str(CONTEXT), "-r", str(repeats)], threads))
-        return times[0, TOKENS, CONTEXT] / TOKENS
-
-    def prefill(self, model, threads):
-        return figures.of_llama_bench(self.bench(model, ["-p", str(PROMPT), "-n", "0", "-r", "2"], threads))[PROMPT, 0, 0]
-
-    def rows(self, model, threads, repeats):
-        program = "llama-batched-bench"
-        rows = ",".join(map(str, (1, *figures.ROWS)))
-        command = [str(self.folder / program), "-m", str(model), "-t", str(threads), "-tb", str(threads), "-c", "8192", "-npp", str(CONTEXT), "-ntg", ",".join(["4"] * repeats),
-                   "-npl", rows, "-pps", *self.flags(program, ("-kvu",)), "--output-format", "jsonl"]
-        return figures.of_batched_bench("\n".join(output_of(command)))
-
-    def pair(self, program, target, draft, prompts, k, threads, tokens):
-        """Over all prompts: (tokens a second, share of drafted tokens that stood, what was printed for each)."""
-        totals, printed = [0, 0.0, 0, 0], []
-        for prompt in prompts:
-            command = [str(self.folder / program), "-m", str(target), "-md", str(draft), "-p", prompt, "-n", str(tokens), "-c", "512", "-t", str(threads), "--temp", "0",
-                       "--ignore-eos", *self.flags(program, ("--no-escape",)), *self.flags(program, ("--spec-type", "draft-simple")),
-                       *self.flags(program, ("--spec-draft-threads", threads), ("-td", threads)), *self.flags(program, ("--spec-draft-n-max", k), ("--draft-max", k))]
-            out, err = output_of(command)
-            printed.append(out)
-            totals = [total + more for total, more in zip(totals, figures.of_speculation(out + "\n" + err))]
-        return totals[0] / totals[1], totals[3] / totals[2] if totals[2] else None, printed
-
-    def results(self, model, text):
-        with tempfile.TemporaryDirectory() as temporary:
-            path = pathlib.Path(temporary) / "results.gguf"
-            output_of([str(self.folder / "llama-results"), "-m", str(model), "-p", text, "-o", str(path), "-c", "512"])
-            return models.results_of(path)
 
 
 class Bench:
@@ -174,7 +44,7 @@ class Bench:
 
     def __init__(self, options, ours, theirs):
         self.options, self.ours, self.theirs = options, ours, theirs
-        self.rows, self.same, self.pairs, self.roof_runs = [], {}, {}, []
+        self.rows, self.same, self.pairs, self.roof_runs, self.bytes = [], {}, {}, [], {}
         self.model = {name: models.prepared(name, ROOT / "assets", options.work) for name in options.shapes}
         flags = next((line.split() for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if line.startswith("flags")), [])
         self.features = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
@@ -207,6 +77,16 @@ class Bench:
             if apart > SAME_NUMBERS:
                 sys.exit(f"llama_cpp.py: {name}: found logits that differ by {apart:.1e} of their squares, expected at most {SAME_NUMBERS}: the programs have different numbers")
 
+    def held_against_the_roof(self, line):
+        """A line of tokens a second of one row, with the share of the best plain read that they are, and the 1.1B model's verdict."""
+        read = self.roofs[self.options.threads]["read_GBps"]
+        line["GBps"] = self.bytes[line["shape"]] * line["ours"] / 1e9
+        line["of_read"] = line["GBps"] / read
+        if line["shape"] != "llama-1.1b":
+            return line
+        line["goal"] = f">= min(1.25 x theirs, 95% of {read:.1f} GB/s; is {line['of_read']:.0%})"
+        return figures.with_verdict(line, lambda ratio: figures.decode_verdict(ratio, line["of_read"]))
+
     def repeats(self, name):
         return 10 if name == "llama-1.1b" else 60
 
@@ -221,16 +101,12 @@ class Bench:
         def theirs():
             return self.theirs.one_row(gguf, threads, max(3, repeats // 3)), self.theirs.rows(gguf, threads, 5) if batched and "rows" in groups else None
         a, b = self.in_turns(f"{name}: passes, {threads} threads", ours, theirs)
-        bytes_read = a[0][0]
-        roof = self.roofs[threads]
+        self.measure_roofs()
+        bytes_read, roof = a[0][0], self.roofs[threads]
         of_one = figures.row(f"decode, one row, {threads} threads", name, "tokens/s", [1e3 / ms[1] for _, ms in a], [1e3 / one for one, _ in b])
-        of_one["GBps"] = bytes_read * of_one["ours"] / 1e9
-        share = of_one["GBps"] / roof["read_GBps"]
-        one_row_met = False
-        if name == "llama-1.1b":
-            of_one["goal"] = f">= min(1.25 x theirs, 95% of {roof['read_GBps']:.1f} GB/s; is {share:.0%})"
-            of_one = figures.with_verdict(of_one, lambda ratio: figures.decode_verdict(ratio, share))
-            one_row_met = of_one["verdict"] == "met"
+        self.bytes[name] = bytes_read
+        of_one = self.held_against_the_roof(of_one)
+        one_row_met = of_one["verdict"] == "met"
         if "decode" in groups:
             self.rows.append(of_one)
         if "rows" not in groups:
@@ -246,11 +122,18 @@ class Bench:
 
     def decode_alone(self, name):
         """Whole decoding, sampling and sums of ranks included."""
-        folder, _ = self.model[name]
+        folder, gguf = self.model[name]
         speeds = {}
-        for ranks, threads in [*SETUPS, *reversed(SETUPS)]:
-            told(f"{name}: decoding, {ranks} ranks of {threads} threads")
-            speeds.setdefault((ranks, threads), []).append(1e3 / self.ours.alone(folder, ranks, threads, CONTEXT, 32)["ms"])
+
+        def measure(setups):
+            for ranks, threads in setups:
+                told(f"{name}: decoding, {ranks} ranks of {threads} threads")
+                speeds.setdefault((ranks, threads), []).append(1e3 / self.ours.alone(folder, ranks, threads, CONTEXT, 2 * TOKENS)["ms"])
+        measure(SETUPS)
+        theirs = [1e3 / self.theirs.one_row(gguf, self.options.threads, 3) for _ in range(2)]
+        measure(reversed(SETUPS))
+        self.measure_roofs()
+        self.rows.append(self.held_against_the_roof(figures.row("decode, two ranks of one thread", name, "tokens/s", speeds[2, 1], theirs)))
         scaling = self.roofs[2]["read_GBps"] / self.roofs[1]["read_GBps"]
         for title, above, below, goal, worth in (
                 ("two ranks over one, one core each", (2, 1), (1, 1), f">= 0.97 x the plain read's {scaling:.2f}", figures.OF_SCALING * scaling),
@@ -304,7 +187,7 @@ class Bench:
                                "tokens_per_second": {f"K={k}, {r} ranks of {t}": of for (k, (r, t)), of in speeds.items()}},
                       "theirs": {"program": program, "tokens_per_second": {f"K={k}, {t} threads": of for (k, t), of in their_speeds.items()}}}
         if b:
-            same = [figures.same_beginning(prompt + text, printed[max(printed.find(prompt), 0):]) for prompt, text, printed in zip(prompts, a[0]["texts"], b[0][2])]
+            same = [figures.same_beginning(text, printed.partition(prompt)[2]) for prompt, text, printed in zip(prompts, a[0]["texts"], b[0][2])]
             self.pairs["theirs"] |= {"k": k, "threads": threads, "accepted": b[0][1], "same_text": same}
             told(f"pair: ours K={best[0]} on {best[1]}, theirs K={k} with {threads} threads; texts are the same for {', '.join(f'{share:.0%}' for share in same)}")
 
@@ -325,7 +208,6 @@ class Bench:
         for name in self.options.shapes:
             if {"decode", "rows"} & set(groups):
                 self.one_row_and_more(name, groups)
-                self.measure_roofs()
             if "decode" in groups and name == "llama-1.1b":
                 self.decode_alone(name)
             if "prefill" in groups and name in models.SHAPES:

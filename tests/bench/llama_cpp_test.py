@@ -14,6 +14,7 @@ import unittest.mock
 import llama_cpp
 import llama_cpp_figures as figures
 import llama_cpp_models as models
+import llama_cpp_programs
 
 LLAMA_BENCH = [{"n_prompt": 512, "n_gen": 0, "n_depth": 0, "samples_ns": [3_000_000, 9_000_000, 2_000_000], "avg_ns": 4_666_666},
                {"n_prompt": 0, "n_gen": 16, "n_depth": 128, "samples_ns": [32_000_000], "avg_ns": 32_000_000}]
@@ -188,7 +189,7 @@ class Program(unittest.TestCase):
             path = folder / "bin" / name
             path.write_text(f"#!/bin/sh\necho \"$@\" >> {folder}/calls\ncat <<'END'\n{text}\nEND\n", encoding="utf-8")
             path.chmod(0o755)
-        return llama_cpp.Theirs(folder)
+        return llama_cpp_programs.Theirs(folder)
 
     def test_flags_are_those_of_the_version(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -221,7 +222,7 @@ class Program(unittest.TestCase):
 
     def test_a_program_that_fails_is_named_with_its_last_line(self):
         with self.assertRaisesRegex(models.Unusable, "^sh -c .*: exit code 3: gone$"):
-            llama_cpp.output_of(["sh", "-c", "echo well >&2; echo gone >&2; exit 3"])
+            llama_cpp_programs.output_of(["sh", "-c", "echo well >&2; echo gone >&2; exit 3"])
 
 
 if __name__ == "__main__":
