@@ -36,7 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GROUPS = ("decode", "rows", "prefill", "pair", "start")
 TARGET, DRAFT = "manpy-11m", "manpy-2m"
 SETUPS = ((1, 1), (1, 2), (2, 1))  # ranks, threads of each
-SAME_NUMBERS = 1e-2  # where rows of q and k change places and should not, a tenth or more
+SAME_NUMBERS = 1e-2  # a pass in bf16 differs from one in fp32 by 1e-4 to 3e-4; with rows of q and k left where they were it is 0.2 to 0.5
 
 
 class Bench:

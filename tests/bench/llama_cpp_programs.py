@@ -118,7 +118,7 @@ class Theirs:
     def rows(self, model, threads, repeats):
         program = "llama-batched-bench"
         rows = ",".join(map(str, (1, *figures.ROWS)))
-        command = [str(self.folder / program), "-m", str(model), "-t", str(threads), "-tb", str(threads), "-c", "8192", "-npp", str(CONTEXT), "-ntg", ",".join(["4"] * repeats),
+        command = [str(self.folder / program), "-m", str(model), "-t", str(threads), "-tb", str(threads), "-c", "4096", "-npp", str(CONTEXT), "-ntg", ",".join(["4"] * repeats),
                    "-npl", rows, "-pps", *self.flags(program, ("-kvu",)), "--output-format", "jsonl"]
         return figures.of_batched_bench("\n".join(output_of(command)))
 
