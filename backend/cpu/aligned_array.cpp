@@ -15,7 +15,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (va
 
 }  // namespace
 
-AlignedArray::AlignedArray(std::size_t bytes) : bytes_(bytes) {
+AlignedArray::AlignedArray(std::size_t bytes, Fill fill) : bytes_(bytes) {
   // Below a few huge pages the rounding would waste more memory than the saved page walks are worth.
   const bool huge = bytes >= 4 * kHugePage;
   const std::size_t alignment = huge ? kHugePage : kAlignment;
@@ -29,7 +29,9 @@ AlignedArray::AlignedArray(std::size_t bytes) : bytes_(bytes) {
     // Advice only: where huge pages are switched off the array works the same, a little slower.
     static_cast<void>(madvise(memory, reserved, MADV_HUGEPAGE));
   }
-  std::memset(memory, 0, reserved);
+  if (fill == Fill::kZero) {
+    std::memset(memory, 0, reserved);
+  }
 }
 
 void AlignedArray::Free::operator()(std::byte* data) const { std::free(data); }

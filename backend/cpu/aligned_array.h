@@ -6,13 +6,15 @@
 
 namespace specdec {
 
-/// Zero-filled bytes aligned to a cache line; large ones to a huge page, which they ask the kernel for.
+/// Bytes, zero-filled unless the caller says that it writes them all, aligned to a cache line; large ones to a huge page, which they ask the kernel for.
 class AlignedArray {
  public:
   static constexpr std::size_t kAlignment = 64;
 
+  enum class Fill : std::uint8_t { kZero, kNone };
+
   AlignedArray() = default;
-  explicit AlignedArray(std::size_t bytes);
+  explicit AlignedArray(std::size_t bytes, Fill fill = Fill::kZero);
 
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }

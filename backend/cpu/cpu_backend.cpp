@@ -67,7 +67,7 @@ std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
   if (spec.dtype == DType::kF16) {
     throw_bad_input("dtype: found \"f16\" with the backend \"cpu\", expected \"bf16\" or \"f32\"");
   }
-  auto linear = std::make_unique<CpuPackedLinear>(spec, isa_);
+  auto linear = std::make_unique<CpuPackedLinear>(spec, isa_, pool_);
   matmul_scratch_.reserve(*linear);
   return linear;
 }

@@ -1,7 +1,9 @@
 #include "backend/cpu/packed_linear.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/parallel_for.h"
 #include "backend/dtype.h"
 #include "backend/error.h"
 
@@ -21,9 +23,14 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& ker
   }
   lay_out_slices(spec, spec.dtype == DType::kBF16 ? 2 : 1);
   if (contents == Contents::kPacked) {
-    panels_ = AlignedArray(static_cast<std::size_t>(panel_count() * panel_bytes()));
-    fill(spec);
+    ThreadPool alone(1);
+    fill(spec, alone);
   }
+}
+
+CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& pool)
+    : CpuPackedLinear(spec, isa, Contents::kNone) {
+  fill(spec, pool);
 }
 
 void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs) {
@@ -46,19 +53,30 @@ void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_i
   check(end == inputs_, "slices cover the whole inner dimension");
 }
 
-void CpuPackedLinear::fill(const LinearSpec& spec) {
+void CpuPackedLinear::fill(const LinearSpec& spec, ThreadPool& pool) {
+  panels_ = AlignedArray(static_cast<std::size_t>(panel_count() * panel_bytes()), AlignedArray::Fill::kNone);
+  std::vector<float> rows(static_cast<std::size_t>(inputs_ * pool.size()));
+  parallel_for(pool, pool.size(), panel_count(), [&](int thread, std::int64_t panel) {
+    fill_panel(spec, panel,
+               std::span(rows).subspan(static_cast<std::size_t>(thread * inputs_), static_cast<std::size_t>(inputs_)));
+  });
+}
+
+void CpuPackedLinear::fill_panel(const LinearSpec& spec, std::int64_t panel, std::span<float> row) {
   const bool bf16 = spec.dtype == DType::kBF16;
-  std::int64_t output = 0;
-  std::vector<float> values(static_cast<std::size_t>(inputs_));
+  std::byte* const at = panels_.data() + panel * panel_bytes();
+  std::memset(at, 0, static_cast<std::size_t>(panel_bytes()));
+  const Range outputs = {panel * kPanelOutputs, std::min((panel + 1) * kPanelOutputs, outputs_)};
+  std::int64_t first = 0;  // output of the view's row 0
   for (const WeightView& view : spec.stacked) {
-    for (std::int64_t row = 0; row < view.rows; ++row, ++output) {
-      read_row(view, row, values);
-      std::byte* panel = panels_.data() + output / kPanelOutputs * panel_bytes();
-      const std::int64_t lane = output % kPanelOutputs;
+    for (std::int64_t output = std::max(outputs.begin, first); output < std::min(outputs.end, first + view.rows);
+         ++output) {
+      read_row(view, output - first, row);
+      const std::int64_t lane = output - outputs.begin;
       for (const Run& run : runs_) {
-        std::byte* steps = panel + run.step * kStepBytes;
+        std::byte* steps = at + run.step * kStepBytes;
         for (std::int64_t i = 0; i < run.count; ++i) {
-          const float value = values[static_cast<std::size_t>(run.begin + i)];
+          const float value = row[static_cast<std::size_t>(run.begin + i)];
           if (bf16) {
             const std::uint16_t bits = float_to_bf16(value);
             std::memcpy(steps + i / 2 * kStepBytes + lane * 4 + i % 2 * 2, &bits, sizeof bits);
@@ -68,6 +86,7 @@ void CpuPackedLinear::fill(const LinearSpec& spec) {
         }
       }
     }
+    first += view.rows;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "backend/cpu/aligned_array.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/matmul_kernel.h"
+#include "backend/cpu/thread_pool.h"
 
 namespace specdec {
 
@@ -29,6 +30,8 @@ class CpuPackedLinear final : public PackedLinear {
 
   /// With Contents::kNone there are no panels, only where they would be.
   CpuPackedLinear(const LinearSpec& spec, Isa isa, Contents contents = Contents::kPacked);
+  /// Packed by all threads of `pool`, the same bytes. Of a large matrix a thread packs what it will multiply with, so that this lies near its core.
+  CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& pool);
   /// With a kernel of the caller's choice: one for spec.dtype that this CPU has.
   CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel, Contents contents = Contents::kPacked);
 
@@ -47,7 +50,8 @@ class CpuPackedLinear final : public PackedLinear {
 
  private:
   void lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs);
-  void fill(const LinearSpec& spec);
+  void fill(const LinearSpec& spec, ThreadPool& pool);
+  void fill_panel(const LinearSpec& spec, std::int64_t panel, std::span<float> row);
 
   const MatmulKernel* kernel_;
   std::int64_t outputs_ = 0;

@@ -68,7 +68,7 @@ inline std::vector<Isa> all_isas() {
 inline const std::vector<std::int64_t> kAwkwardSizes = {1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 47, 64, 65, 97, 128, 257};
 
 /// A test for every instruction set of the machine.
-class CpuBackendTest : public testing::TestWithParam<Isa> {
+class CpuBackendTest : public ::testing::TestWithParam<Isa> {
  protected:
   CpuBackend cpu{GetParam(), 1};
   CpuBackend scalar{Isa::kScalar, 1};
@@ -76,6 +76,6 @@ class CpuBackendTest : public testing::TestWithParam<Isa> {
   Stream stream;
 };
 
-inline std::string isa_name(const testing::TestParamInfo<Isa>& info) { return std::string(name_of(info.param)); }
+inline std::string isa_name(const ::testing::TestParamInfo<Isa>& info) { return std::string(name_of(info.param)); }
 
 }  // namespace specdec

@@ -1,0 +1,100 @@
+// The bytes of packed weights, written down here a second time: all kernels read them, and cached files keep them.
+#include "backend/cpu/packed_linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/support/random_layers.h"
+#include "tests/unit/backend_fixture.h"
+#include "tests/unit/matmul_cases.h"
+
+namespace specdec {
+namespace {
+
+using matmul_test::case_name;
+using matmul_test::kPackedTypes;
+using matmul_test::slices_ending_at;
+using matmul_test::Weight;
+
+/// Element by element, as the comment at CpuPackedLinear says.
+std::vector<std::byte> laid_out(const LinearSpec& spec) {
+  const bool bf16 = spec.dtype == DType::kBF16;
+  const std::int64_t step_inputs = bf16 ? 2 : 1;
+  std::vector<std::vector<float>> outputs;
+  for (const WeightView& view : spec.stacked) {
+    for (std::int64_t row = 0; row < view.rows; ++row) {
+      read_row(view, row, outputs.emplace_back(static_cast<std::size_t>(view.cols)));
+    }
+  }
+  std::vector<std::byte> bytes;
+  for (std::size_t panel = 0; panel < outputs.size(); panel += 16) {
+    for (const Range& slice : spec.slices) {
+      for (std::int64_t step = slice.begin; step < slice.end; step += step_inputs) {
+        for (std::size_t output = panel; output < panel + 16; ++output) {
+          for (std::int64_t input = step; input < step + step_inputs; ++input) {
+            const bool there = output < outputs.size() && input < slice.end;
+            const float value = there ? outputs[output][static_cast<std::size_t>(input)] : 0.0F;
+            const std::uint16_t half = float_to_bf16(value);
+            const std::span element = bf16 ? std::as_bytes(std::span(&half, 1)) : std::as_bytes(std::span(&value, 1));
+            bytes.insert(bytes.end(), element.begin(), element.end());
+          }
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+void expect_layout(const LinearSpec& spec, const std::string& name) {
+  const std::vector<std::byte> want = laid_out(spec);
+  for (const Isa isa : all_isas()) {
+    for (const int threads : {1, 2, 3}) {
+      ThreadPool pool(threads);
+      const CpuPackedLinear packed(spec, isa, pool);
+      ASSERT_EQ(packed.bytes(), want.size()) << name;
+      EXPECT_TRUE(testing::same_bytes(packed.panels(), want.data(), want.size()))
+          << name << " " << case_name(isa, spec.dtype) << ", " << threads << " threads";
+    }
+    const CpuPackedLinear alone(spec, isa);
+    EXPECT_TRUE(testing::same_bytes(alone.panels(), want.data(), want.size())) << name;
+  }
+}
+
+TEST(PackedLinear, BytesOfRandomWeights) {
+  for (const DType dtype : kPackedTypes) {
+    for (const testing::RandomLayer& layer : testing::random_layers(dtype)) {
+      expect_layout(layer.spec(), layer.name);
+    }
+  }
+}
+
+TEST(PackedLinear, BytesOfWeightsThatWereRead) {
+  for (const DType dtype : kPackedTypes) {
+    for (const testing::RandomLayer& layer : testing::random_layers(dtype)) {
+      const testing::ReadLayer read(layer.spec());
+      expect_layout(read.spec(), layer.name);
+    }
+    for (const auto& ends : {std::vector<std::int64_t>{257}, {0, 1, 3, 40, 40, 41, 231, 257, 257}, {100, 101, 257}}) {
+      const Weight weight(251, 257, 11, slices_ending_at(ends));
+      expect_layout(weight.spec(dtype), "cut");
+    }
+  }
+}
+
+TEST(PackedLinear, FillsMemoryThatWasUsedBefore) {
+  // Padding is written too: large blocks come from the heap as others left them.
+  const Weight weight(17, 3, 5, slices_ending_at({1, 3}));
+  const std::vector<std::byte> want = laid_out(weight.spec(DType::kBF16));
+  for (int i = 0; i < 8; ++i) {
+    std::vector<std::vector<std::byte>> used(16, std::vector<std::byte>(want.size(), std::byte{0xff}));
+    used.clear();
+    const CpuPackedLinear packed(weight.spec(DType::kBF16), Isa::kScalar);
+    ASSERT_TRUE(testing::same_bytes(packed.panels(), want.data(), want.size()));
+  }
+}
+
+}  // namespace
+}  // namespace specdec
