@@ -7,7 +7,7 @@ namespace specdec {
 namespace {
 
 struct Pair {
-  static constexpr int kMaxRows = 4;
+  static constexpr int kMaxRows = 6;
   static constexpr int kRegisters = 16;
   static constexpr int kAccRegisters = 2;
   struct Acc {
@@ -45,39 +45,37 @@ struct PairF32 : Pair {
   }
 };
 
+alignas(32) constexpr std::uint32_t kOdd[8] = {0xffff0000U, 0xffff0000U, 0xffff0000U, 0xffff0000U,
+                                               0xffff0000U, 0xffff0000U, 0xffff0000U, 0xffff0000U};
+
 struct PairBf16 : Pair {
   static constexpr std::int64_t kStepInputs = 2;
-  static constexpr int kWeightRegisters = 4;
-  static constexpr int kInputRegisters = 2;
-  struct Weights {
-    Acc even;
-    Acc odd;
-  };
-  struct Input {
-    __m256 even;
-    __m256 odd;
-  };
+  /// The second inputs of the pairs, then the first: the order in which a chain adds them up.
+  static constexpr int kParts = 2;
+  static constexpr int kWeightRegisters = 2;
+  static constexpr int kInputRegisters = 1;
+  using Weights = Acc;
+  using Input = __m256;
   static constexpr std::int64_t kInputBytes = 8;
 
   static __m256 even(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
   static __m256 odd(__m256i pairs) {
-    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+    // From memory, so that the mask does not take the place of a sum.
+    asm("vpand %1, %0, %0" : "+x"(pairs) : "m"(kOdd));
+    return _mm256_castsi256_ps(pairs);
   }
-  static Weights load(const std::byte* from) {
+  static Weights load(const std::byte* from, int part) {
+    asm volatile("" : "+r"(from));  // read anew for each part: kept, the pairs would take the place of two sums
     const auto* weights = reinterpret_cast<const __m256i*>(from);
     const __m256i low = _mm256_load_si256(weights);
     const __m256i high = _mm256_load_si256(weights + 1);
-    return {{even(low), even(high)}, {odd(low), odd(high)}};
+    return part == 0 ? Weights{odd(low), odd(high)} : Weights{even(low), even(high)};
   }
-  static Input broadcast(const std::byte* from) {
-    const auto* pair = reinterpret_cast<const float*>(from);
-    return {_mm256_broadcast_ss(pair), _mm256_broadcast_ss(pair + 1)};
+  static Input broadcast(const std::byte* from, int part) {
+    return _mm256_broadcast_ss(reinterpret_cast<const float*>(from) + (part == 0 ? 1 : 0));
   }
-  static Acc multiply_add(Acc acc, const Weights& weights, const Input& input) {
-    return {
-        _mm256_fmadd_ps(weights.even.low, input.even, _mm256_fmadd_ps(weights.odd.low, input.odd, acc.low)),
-        _mm256_fmadd_ps(weights.even.high, input.even, _mm256_fmadd_ps(weights.odd.high, input.odd, acc.high)),
-    };
+  static Acc multiply_add(Acc acc, Weights weights, Input input) {
+    return {_mm256_fmadd_ps(weights.low, input, acc.low), _mm256_fmadd_ps(weights.high, input, acc.high)};
   }
 
   /// float_to_bf16 and back, lane by lane.

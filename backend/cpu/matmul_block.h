@@ -21,7 +21,7 @@ template <class V>
 struct SkinnyMatmul {
   using Acc = typename V::Acc;
   /// Weights that stay in the second-level cache while further blocks of rows run over them.
-  static constexpr std::int64_t kCachedBytes = std::int64_t{512} << 10;
+  static constexpr std::int64_t kCachedBytes = std::int64_t{256} << 10;
   /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;
   static_assert(kMaxSlices <= 1 << (kLevels - 1));
@@ -30,12 +30,22 @@ struct SkinnyMatmul {
   /// broadcast input serves several panels.
   static constexpr int panels_for(int rows) {
     int panels = 1;
-    while (panels < 8 &&
-           2 * panels * (rows * V::kAccRegisters + V::kWeightRegisters) + V::kInputRegisters <= V::kRegisters) {
+    while (panels < 8 && registers_for(rows, 2 * panels) <= V::kRegisters) {
       panels *= 2;
     }
     return panels;
   }
+  static constexpr int registers_for(int rows, int panels) {
+    const int weights = (kPanelByPanel ? 1 : panels) * V::kWeightRegisters;
+    const int inputs = (kPanelByPanel && panels > 1 ? rows : 1) * V::kInputRegisters;
+    return rows * panels * V::kAccRegisters + weights + inputs;
+  }
+  /// Where registers are few a step is taken in parts, each panel by panel, so that they hold the weights of one part of one panel only.
+  static constexpr bool kPanelByPanel = requires { V::kParts; };
+
+  /// How far ahead weights are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
+  /// machine's own prefetchers stop at the end of a page.
+  static constexpr std::int64_t kAheadBytes = 2048;
 
   /// R rows of B panels from `panel` on.
   template <int R, int B>
@@ -44,23 +54,19 @@ struct SkinnyMatmul {
     fill<R, B>(sum, V::minus_zero());
     Acc level[kLevels][R][B];
     const std::byte* weights = job.panels + panel * job.panel_bytes;
+    // From here on what is ahead lies in the next B panels, which follow those beside this one.
+    const std::byte* const tail = weights + job.panel_bytes - kAheadBytes;
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];
       fill<R, B>(sum, steps == 0 ? V::minus_zero() : V::zero());
       for (std::int64_t step = 0; step < steps; ++step) {
-        typename V::Weights w[B];
+        const std::byte* const ahead =
+            weights + kAheadBytes + (B > 1 && weights >= tail ? (B - 1) * job.panel_bytes : 0);
 #pragma GCC unroll 16
         for (int b = 0; b < B; ++b) {
-          w[b] = V::load(weights + b * job.panel_bytes);
+          __builtin_prefetch(ahead + b * job.panel_bytes);
         }
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) {
-          const typename V::Input input = V::broadcast(x + r * V::kInputBytes);
-#pragma GCC unroll 16
-          for (int b = 0; b < B; ++b) {
-            sum[r][b] = V::multiply_add(sum[r][b], w[b], input);
-          }
-        }
+        multiply_step<R, B>(sum, weights, job.panel_bytes, x);
         weights += kStepBytes;
         x += R * V::kInputBytes;
       }
@@ -81,6 +87,38 @@ struct SkinnyMatmul {
       }
     }
     store<R, B>(job, sum, y, panel);
+  }
+
+  /// One step of B panels for R rows.
+  template <int R, int B>
+  static void multiply_step(Acc (&sum)[R][B], const std::byte* weights, std::int64_t panel_bytes, const std::byte* x) {
+    if constexpr (kPanelByPanel) {
+#pragma GCC unroll 16
+      for (int part = 0; part < V::kParts; ++part) {
+#pragma GCC unroll 16
+        for (int b = 0; b < B; ++b) {
+          const typename V::Weights w = V::load(weights + b * panel_bytes, part);
+#pragma GCC unroll 16
+          for (int r = 0; r < R; ++r) {
+            sum[r][b] = V::multiply_add(sum[r][b], w, V::broadcast(x + r * V::kInputBytes, part));
+          }
+        }
+      }
+    } else {
+      typename V::Weights w[B];
+#pragma GCC unroll 16
+      for (int b = 0; b < B; ++b) {
+        w[b] = V::load(weights + b * panel_bytes);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const typename V::Input input = V::broadcast(x + r * V::kInputBytes);
+#pragma GCC unroll 16
+        for (int b = 0; b < B; ++b) {
+          sum[r][b] = V::multiply_add(sum[r][b], w[b], input);
+        }
+      }
+    }
   }
 
   template <int R, int B>

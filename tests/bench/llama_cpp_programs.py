@@ -48,7 +48,9 @@ class Ours:
 
     def generated(self, ranks, settings, config="chinchilla-like.yaml"):
         flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={value}")]
-        return self.json_of(["mpirun", "-np", str(ranks), "specdec_dist", "--config", str(config), "--quiet", "--no-stream", "--set", "interconnect=native", *flags])
+        # mpirun would bind one rank to one core, whatever its threads are.
+        launcher = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
+        return self.json_of([*launcher, "specdec_dist", "--config", str(config), "--quiet", "--no-stream", "--set", "interconnect=native", *flags])
 
     def alone(self, folder, ranks, threads, prompt, tokens):
         """Greedy decoding after a prompt of random tokens."""

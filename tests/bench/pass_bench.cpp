@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -22,19 +21,16 @@
 #include "backend/factory.h"
 #include "models/random_tensors.h"
 #include "models/transformer.h"
+#include "parallel/latency.h"
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
 #include "runtime/config.h"
+#include "runtime/whole_file.h"
 
 namespace specdec {
 namespace {
 
 constexpr std::int64_t kMostRows = 16;
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
 
 /// Sum of all words; eight independent lanes of eight, so that loads and not additions bound it.
 __attribute__((target("avx2"))) std::uint64_t plain_read(const std::vector<std::uint64_t>& words) {
@@ -119,12 +115,12 @@ void run(const Options& options) {
     }
   }
 
-  const double one = median(seconds[0]);
+  const double one = summarise(seconds[0]).p50;
   std::optional<double> read;
   if (options.read_gbps) {
     read = static_cast<double>(bytes) / (*options.read_gbps * 1e9);
   } else if (reads) {
-    read = median(read_seconds);
+    read = summarise(read_seconds).p50;
   }
   nlohmann::json result{{"model", options.model},
                         {"backend", backend->description()},
@@ -137,7 +133,7 @@ void run(const Options& options) {
              backend->description(), options.dtype, options.context, options.random ? ", " : "", label_of(choice));
   fmt::print("{:>5} {:>10} {:>12}\n", "rows", "ms", "over 1 row");
   for (std::size_t i = 0; i < row_counts.size(); ++i) {
-    const double time = median(seconds[i]);
+    const double time = summarise(seconds[i]).p50;
     fmt::print("{:>5} {:>10.3f} {:>12.2f}\n", row_counts[i], time * 1e3, time / one);
     result["rows"].push_back({{"rows", row_counts[i]}, {"ms", time * 1e3}, {"over_one_row", time / one}});
   }
@@ -149,7 +145,7 @@ void run(const Options& options) {
     fmt::print("unreachable\n");  // keeps the plain read alive
   }
   if (!options.json.empty()) {
-    std::ofstream(options.json) << result.dump(2) << "\n";
+    write_whole_file(options.json, result.dump(2) + "\n", "--json");
   }
 }
 

@@ -4,13 +4,13 @@
     pass_bench_test.py --program build/.../pass_bench
 """
 
-import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
+
+import given
 
 ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "assets")
 PROGRAM = None
@@ -58,8 +58,5 @@ class PassBench(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    parsed, rest = parser.parse_known_args()
-    PROGRAM = parsed.program
-    unittest.main(argv=[sys.argv[0], *rest])
+    PROGRAM = given.program("--program")
+    unittest.main()

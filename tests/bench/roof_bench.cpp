@@ -9,25 +9,24 @@
 /// AVX-512 BF16, else fp32. All ways and thread counts take turns within each repeat. A way's figure is its median; a roof is the best way's.
 #include <fmt/format.h>
 #include <immintrin.h>
-#include <pthread.h>
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <barrier>
 #include <cstdint>
-#include <fstream>
 #include <functional>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/aligned_array.h"
+#include "backend/cpu/thread_pool.h"
 #include "backend/error.h"
+#include "parallel/latency.h"
 #include "runtime/clock.h"
+#include "runtime/whole_file.h"
 
 namespace specdec {
 namespace {
@@ -86,38 +85,24 @@ __attribute__((target("avx512f"))) void read_avx512(Words words) {
 constexpr int kAccumulators = 12;  ///< more than latency times the units that any core has, fewer than registers
 constexpr std::int64_t kProducts = 4'000'000;
 
-__attribute__((target("avx512f,avx512bf16"))) void add_bf16(Words /*words*/) {
+/// 16 fp32 sums a register: of one product each, or with AVX-512 BF16 of a pair.
+template <bool kBf16>
+__attribute__((target("avx512f,avx512bf16"))) void add_avx512(Words /*words*/) {
   __m512 sums[kAccumulators] = {};
 #pragma GCC unroll 16
   for (__m512& sum : sums) {
     asm volatile("" : "+v"(sum));  // each another one, for all that the compiler knows
   }
-  auto a = (__m512bh)_mm512_set1_epi32(0x3f803f80);  // pairs of ones
+  __m512 a = kBf16 ? _mm512_castsi512_ps(_mm512_set1_epi32(0x3f803f80)) : _mm512_set1_ps(1.0F);  // ones
   for (std::int64_t i = 0; i < kProducts; ++i) {
     asm volatile("" : "+v"(a));  // an operand that is new each time: products are not taken out of the loop
 #pragma GCC unroll 16
     for (__m512& sum : sums) {
-      sum = _mm512_dpbf16_ps(sum, a, a);
-    }
-  }
-#pragma GCC unroll 16
-  for (const __m512& sum : sums) {
-    asm volatile("" : : "v"(sum));
-  }
-}
-
-__attribute__((target("avx512f"))) void add_fp32_avx512(Words /*words*/) {
-  __m512 sums[kAccumulators] = {};
-#pragma GCC unroll 16
-  for (__m512& sum : sums) {
-    asm volatile("" : "+v"(sum));  // each another one, for all that the compiler knows
-  }
-  __m512 a = _mm512_set1_ps(1.0F);
-  for (std::int64_t i = 0; i < kProducts; ++i) {
-    asm volatile("" : "+v"(a));
-#pragma GCC unroll 16
-    for (__m512& sum : sums) {
-      sum = _mm512_fmadd_ps(a, a, sum);
+      if constexpr (kBf16) {
+        sum = _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)a);
+      } else {
+        sum = _mm512_fmadd_ps(a, a, sum);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -165,9 +150,9 @@ std::vector<Way> ways_of_this_machine() {
   }
   const double adds = static_cast<double>(kProducts) * kAccumulators * 2;
   if (__builtin_cpu_supports("avx512bf16") != 0) {
-    ways.push_back({"bf16, avx512_bf16", add_bf16, adds * 32});
+    ways.push_back({"bf16, avx512_bf16", add_avx512<true>, adds * 32});
   } else if (avx512) {
-    ways.push_back({"fp32, avx512", add_fp32_avx512, adds * 16});
+    ways.push_back({"fp32, avx512", add_avx512<false>, adds * 16});
   } else {
     ways.push_back({"fp32, avx2", add_fp32_avx2, adds * 8});
   }
@@ -187,59 +172,51 @@ std::vector<int> own_cores() {
   return cores;
 }
 
-/// Seconds of one pass by `threads` threads, each over its part of the words.
-double time_pass(const Way& way, Words words, int threads, const std::vector<int>& cores) {
-  std::barrier line(threads + 1);
-  std::vector<std::thread> team;
-  team.reserve(static_cast<std::size_t>(threads));
-  const std::size_t part = words.size() / static_cast<std::size_t>(threads);
-  for (int thread = 0; thread < threads; ++thread) {
-    team.emplace_back([&, thread] {
-      if (static_cast<std::size_t>(thread) < cores.size()) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET(cores[static_cast<std::size_t>(thread)], &set);
-        pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-      }
-      line.arrive_and_wait();
-      way.pass(words.subspan(static_cast<std::size_t>(thread) * part, part));
-      line.arrive_and_wait();
-    });
-  }
-  line.arrive_and_wait();
-  const double start = now_seconds();
-  line.arrive_and_wait();
-  const double seconds = now_seconds() - start;
-  std::ranges::for_each(team, [](std::thread& member) { member.join(); });
-  return seconds;
+/// Binds the calling thread to one of `cores`, where there are as many.
+void bind_to(const std::vector<int>& cores, int thread) {
+  if (static_cast<std::size_t>(thread) >= cores.size()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cores[static_cast<std::size_t>(thread)], &set);
+  sched_setaffinity(0, sizeof set, &set);
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
-/// A buffer of its own pages, written once so that they are there.
-class Buffer {
+/// Threads on a core each. The caller is one of them, and gets its cores back.
+class Team {
  public:
-  explicit Buffer(std::size_t bytes) : bytes_(bytes) {
-    memory_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory_ == MAP_FAILED) {
-      throw_bad_input(fmt::format("--megabytes: found {}, expected what this machine has free", bytes >> 20));
-    }
-    ::madvise(memory_, bytes, MADV_HUGEPAGE);
-    std::ranges::fill(std::span(static_cast<std::uint64_t*>(memory_), bytes / sizeof(std::uint64_t)), 1);
+  explicit Team(int threads) : pool_(threads) {
+    CPU_ZERO(&callers_);
+    sched_getaffinity(0, sizeof callers_, &callers_);
+    pool_.run([&, cores = own_cores()](int thread) { bind_to(cores, thread); });
   }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { ::munmap(memory_, bytes_); }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  ~Team() { sched_setaffinity(0, sizeof callers_, &callers_); }
 
-  Words words() const { return {static_cast<const std::uint64_t*>(memory_), bytes_ / sizeof(std::uint64_t)}; }
+  int size() const { return pool_.size(); }
+
+  /// Seconds of one pass, each thread over its part of the words.
+  double time(const Way& way, Words words) {
+    const std::size_t part = words.size() / static_cast<std::size_t>(size());
+    pool_.run([](int) {});  // wakes them
+    const double start = now_seconds();
+    pool_.run([&](int thread) { way.pass(words.subspan(static_cast<std::size_t>(thread) * part, part)); });
+    return now_seconds() - start;
+  }
 
  private:
-  std::size_t bytes_;
-  void* memory_ = nullptr;
+  ThreadPool pool_;
+  cpu_set_t callers_;
 };
+
+/// Written once, so that its pages are there.
+AlignedArray memory_of(std::size_t bytes) {
+  try {
+    return AlignedArray(bytes);
+  } catch (const std::bad_alloc&) {
+    throw_bad_input(fmt::format("--megabytes: found {}, expected what this machine has free", bytes >> 20));
+  }
+}
 
 struct Options {
   std::vector<int> threads{1, 2};
@@ -249,30 +226,30 @@ struct Options {
 };
 
 void run(const Options& options) {
-  const Buffer buffer(options.megabytes << 20);
+  const AlignedArray memory = memory_of(options.megabytes << 20);
+  const Words words(reinterpret_cast<const std::uint64_t*>(memory.data()), memory.bytes() / sizeof(std::uint64_t));
   const std::vector<Way> ways = ways_of_this_machine();
-  const std::vector<int> cores = own_cores();
   // Of each thread count, of each way: what it did a second.
   std::vector<std::vector<std::vector<double>>> rates(options.threads.size(),
                                                       std::vector<std::vector<double>>(ways.size()));
-  const auto bytes = static_cast<double>(buffer.words().size_bytes());
+  const auto bytes = static_cast<double>(words.size_bytes());
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     for (std::size_t turn = 0; turn < ways.size(); ++turn) {
       const std::size_t way = (turn + static_cast<std::size_t>(repeat)) % ways.size();
       for (std::size_t count = 0; count < options.threads.size(); ++count) {
-        const int threads = options.threads[count];
-        const double done = ways[way].flops > 0 ? ways[way].flops * threads : bytes;
-        rates[count][way].push_back(done / time_pass(ways[way], buffer.words(), threads, cores) * 1e-9);
+        Team team(options.threads[count]);
+        const double done = ways[way].flops > 0 ? ways[way].flops * team.size() : bytes;
+        rates[count][way].push_back(done / team.time(ways[way], words) * 1e-9);
       }
     }
   }
-  nlohmann::json result{{"bytes", bytes}, {"cores", cores.size()}, {"roofs", nlohmann::json::array()}};
+  nlohmann::json result{{"bytes", bytes}, {"cores", own_cores().size()}, {"roofs", nlohmann::json::array()}};
   for (std::size_t count = 0; count < options.threads.size(); ++count) {
     double best_read = 0;
     nlohmann::json roof{{"threads", options.threads[count]}};
     nlohmann::json all_ways = nlohmann::json::array();
     for (std::size_t way = 0; way < ways.size(); ++way) {
-      const double rate = median(rates[count][way]);
+      const double rate = summarise(rates[count][way]).p50;
       all_ways.push_back({{"way", ways[way].name}, {"rate", rate}});
       if (ways[way].flops > 0) {
         roof["GFLOPs"] = rate;
@@ -289,7 +266,7 @@ void run(const Options& options) {
     result["roofs"].push_back(std::move(roof));
   }
   if (!options.json.empty()) {
-    std::ofstream(options.json) << result.dump(2) << "\n";
+    write_whole_file(options.json, result.dump(2) + "\n", "--json");
   }
 }
 

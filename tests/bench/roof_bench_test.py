@@ -4,13 +4,13 @@
     roof_bench_test.py --program build/.../roof_bench
 """
 
-import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
+
+import given
 
 PROGRAM = None
 
@@ -36,8 +36,5 @@ class RoofBench(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    parsed, rest = parser.parse_known_args()
-    PROGRAM = parsed.program
-    unittest.main(argv=[sys.argv[0], *rest])
+    PROGRAM = given.program("--program")
+    unittest.main()

@@ -5,7 +5,6 @@ passes compute, on the CPU.
     transformers_baseline_test.py --pass-bench build/.../pass_bench
 """
 
-import argparse
 import contextlib
 import importlib.util
 import io
@@ -17,6 +16,9 @@ import tempfile
 import unittest
 
 import transformers_baseline as baseline
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+import given
 
 PASS_BENCH = None
 ABOUT = {"model": "shapes/a", "backend": "made up", "weights": "random (seed 0)", "device": "none", "dtype": "bf16", "context": 128, "way": "eager", "differs_by": 0.01, "may_differ_by": 0.035}
@@ -174,8 +176,5 @@ class OnTheCpu(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pass-bench", required=True)
-    parsed, rest = parser.parse_known_args()
-    PASS_BENCH = parsed.pass_bench
-    unittest.main(argv=[sys.argv[0], *rest])
+    PASS_BENCH = given.program("--pass-bench")
+    unittest.main()
