@@ -14,6 +14,7 @@ struct BackendOptions {
   /// Of "cpu": the weakest of all ranks of the job, so that every rank's logits have the same bits.
   Isa isa = detect_isa();
   int threads = 1;   ///< of "cpu": compute threads, the calling one included
+  bool pin = false;  ///< of "cpu": ThreadPool::Pin
   CudaOptions cuda;  ///< of "cuda"
 };
 

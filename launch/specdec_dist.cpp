@@ -12,6 +12,7 @@
 #include "parallel/agree.h"
 #include "parallel/last_words.h"
 #include "parallel/program.h"
+#include "runtime/agree_threads.h"
 #include "runtime/cli.h"
 #include "runtime/config_load.h"
 #include "runtime/job.h"
@@ -71,7 +72,7 @@ bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, 
 }
 
 /// Rank 0's part of the job. However it ends, the report on disk says so.
-int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command) {
+int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command, const std::string& note) {
   RunJournal journal(config, job.machine(session.hosts()));
   std::optional<JournalFile> file;
   if (!command.json.empty()) {
@@ -89,6 +90,9 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   });
   if (file) {
     file->start();
+  }
+  if (!note.empty()) {
+    fmt::print(stderr, "{}: note: {}\n", session.program(), note);
   }
   if (config.weights.random) {
     fmt::print(stderr, "{}: note: {}: the text means nothing\n", session.program(), label_of(config.weights));
@@ -138,7 +142,10 @@ int run(MpiSession& session, int argc, char** argv) {
   }
   std::string text = agree(*control, [&] { return session.rank() == 0 ? serialise(make_run_config(command)) : ""; });
   broadcast_string(*control, text);
-  const RunConfig config = deserialise(text);
+  RunConfig config = deserialise(text);
+  const AgreedThreads threads =
+      agree_on_threads(*control, config.parallel.threads, session.cores(), "parallel.threads");
+  config.parallel.threads = threads.threads;  // known to all that comes, the report included
   session.watchdog().set_deadline(config.parallel.deadline);
 
   const std::unique_ptr<Communicator> target_group =
@@ -149,7 +156,7 @@ int run(MpiSession& session, int argc, char** argv) {
       trace.tracer(), session.local_rank());
   int code = 0;
   if (session.rank() == 0) {
-    code = lead(job, session, config, command);
+    code = lead(job, session, config, command, threads.note);
   } else {
     job.follow();
   }

@@ -23,9 +23,11 @@
 #include "models/transformer.h"
 #include "parallel/agree.h"
 #include "parallel/device_wait.h"
+#include "parallel/host_cores.h"
 #include "parallel/program.h"
 #include "parallel/timed_communicator.h"
 #include "runtime/agree_isa.h"
+#include "runtime/agree_threads.h"
 #include "runtime/byte_sizes.h"
 #include "runtime/config.h"
 #include "runtime/flags.h"
@@ -61,7 +63,7 @@ struct Options {
   std::string backend = "cpu";
   std::string transport = "auto";
   std::string isa = "auto";
-  int threads = 1;
+  std::optional<int> threads;
   bool share_gpus = false;
   std::optional<std::string> print;  ///< --help and --version: nothing else is done
 };
@@ -96,7 +98,7 @@ Options parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--threads", options.threads, "Compute threads a rank, 1 to 256")
       ->check(CLI::Range(1, 256))
-      ->capture_default_str();
+      ->default_str("as many as it has cores to itself");
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512_bf16; the weakest of all ranks counts")
       ->capture_default_str();
   app.add_flag("--share-gpus", options.share_gpus,
@@ -206,6 +208,7 @@ int run(MpiSession& session, int argc, char** argv) {
   });
   const std::vector<Token> tokens = share_tokens(*world, options, config);
   const Isa isa = agree_on_isa(*world, options.isa, "--isa");
+  const AgreedThreads threads = agree_on_threads(*world, options.threads, session.cores(), "--threads");
   const bool gather = !options.logits.empty();
 
   const std::string label = label_of(options.weights);
@@ -224,7 +227,8 @@ int run(MpiSession& session, int argc, char** argv) {
     backend =
         make_backend({.name = options.backend,
                       .isa = isa,
-                      .threads = options.threads,
+                      .threads = threads.threads,
+                      .pin = pinning_wanted(),
                       .cuda = {.local_rank = local.rank, .local_ranks = local.ranks, .share = options.share_gpus}});
     backend->observe_waits(&device_wait);
     weights = open_weights(options.model, options.weights);
@@ -235,6 +239,9 @@ int run(MpiSession& session, int argc, char** argv) {
       logits_file.emplace(options.logits, static_cast<std::int64_t>(tokens.size()), config.vocabulary);
     }
   });
+  if (root && !threads.note.empty()) {
+    fmt::print(stderr, "{}: note: {}\n", session.program(), threads.note);
+  }
   const double log_likelihood = score(*model, tokens, logits_file, gather, root);
   agree(*world, [&] {
     if (logits_file) {

@@ -47,6 +47,19 @@ int cores_of(Communicator& group) {
   return CPU_COUNT(&together);
 }
 
+int own_share_of_cores(Communicator& host) {
+  const std::vector<cpu_set_t> all = all_cores(host);
+  double share = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &all[static_cast<std::size_t>(host.rank())])) {
+      const auto sharers = std::ranges::count_if(all, [&](const cpu_set_t& cores) { return CPU_ISSET(core, &cores); });
+      share += 1.0 / static_cast<double>(sharers);
+    }
+  }
+  constexpr double kRounding = 1e-6;  // of sums such as 1/3 + 1/3 + 1/3
+  return std::max(1, static_cast<int>(share + kRounding));
+}
+
 bool pinning_wanted() {
   const char* const text = std::getenv(kVariable);
   const std::string_view wanted = text == nullptr || *text == '\0' ? "auto" : text;

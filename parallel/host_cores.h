@@ -8,6 +8,10 @@ namespace specdec {
 /// Collective.
 int cores_of(Communicator& group);
 
+/// How many cores of its host this rank of `host` has to itself, each core that it may run on being shared evenly by those who may; at
+/// least 1. Collective over the ranks of one host.
+int own_share_of_cores(Communicator& host);
+
 /// SPECDEC_PIN: auto (the default) or none. Throws kBadInput for anything else.
 bool pinning_wanted();
 

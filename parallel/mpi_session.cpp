@@ -21,6 +21,7 @@
 #include "parallel/network_interface.h"
 #include "parallel/peer.h"
 #include "parallel/scoped_comm.h"
+#include "parallel/self_communicator.h"
 
 namespace specdec {
 namespace {
@@ -143,6 +144,9 @@ void MpiSession::watch() {
   guard_.reset();
   if (size_ > 1) {
     pin();
+  } else {
+    SelfCommunicator alone;
+    cores_ = own_share_of_cores(alone);
   }
 }
 
@@ -153,6 +157,7 @@ void MpiSession::pin() {
   mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, host.out()),
             "MPI_Comm_split_type");
   MpiCommunicator group(MPI_Comm_c2f(host.get()), MpiReduction::kTree, progress_);
+  cores_ = own_share_of_cores(group);
   deal_out_cores(group, pinning_wanted());
 }
 

@@ -40,6 +40,8 @@ class MpiSession {
   /// Of every rank, in order of rank; the same list everywhere.
   const std::vector<std::string>& hosts() const { return hosts_; }
   LocalRank local_rank() const { return specdec::local_rank(hosts_, rank_); }
+  /// Of its host, to itself: own_share_of_cores() before ranks were bound. Known once watch() has returned.
+  int cores() const { return cores_; }
   const std::string& program() const { return program_; }
   Progress& progress() { return progress_; }
 
@@ -67,6 +69,7 @@ class MpiSession {
   std::vector<std::string> hosts_;
   int rank_ = 0;
   int size_ = 1;
+  int cores_ = 1;
   std::unique_ptr<Watchdog> watchdog_;
 };
 

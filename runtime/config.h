@@ -50,7 +50,7 @@ struct RunConfig {
 
   struct Parallel {
     std::string transport = "auto";  ///< as make_communicator (parallel/transports.h) takes it
-    std::int64_t threads = 1;        ///< compute threads a rank
+    std::optional<int> threads;      ///< compute threads a rank; none: as many as its cores (agree_threads.h)
     double deadline = 30.0;          ///< seconds without progress of an awaited rank
     bool agreement = true;           ///< compare the ranks once a round
     std::string isa = "auto";        ///< "auto", "scalar", "avx2", "avx512", "avx512_bf16": at most this one

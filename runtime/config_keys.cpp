@@ -122,6 +122,37 @@ ConfigKey directory(std::string name, bool optional, std::string help, Access ac
   return key;
 }
 
+ConfigKey threads() {
+  constexpr int kMost = 256;
+  static constexpr const char* kAuto = "auto";
+  ConfigKey key;
+  key.name = "parallel.threads";
+  key.type = "integer or word";
+  key.default_text = kAuto;
+  key.accepts = fmt::format("auto, or {}", integer_range(1, kMost));
+  key.help =
+      "Compute threads a rank. `auto`: as many as it has cores to itself, so that ranks times threads are the cores of "
+      "a host (mpirun binds one or two "
+      "ranks to a core each unless it is told `--bind-to none`).";
+  key.write = [](const RunConfig& config) -> json {
+    return config.parallel.threads ? json(*config.parallel.threads) : json(kAuto);
+  };
+  key.read = [](RunConfig& config, const json& value) {
+    config.parallel.threads = value.is_string() ? std::nullopt : std::optional(value.get<int>());
+  };
+  key.assign = [accepts = key.accepts, name = key.name](RunConfig& config, const YAML::Node& node,
+                                                        const YamlPlace& place) {
+    if (node.IsScalar() && node.Scalar() == kAuto) {
+      config.parallel.threads.reset();
+      return;
+    }
+    const std::optional<int> threads = parse_number<int>(number_text(node));
+    if (!threads || *threads < 1 || *threads > kMost) reject(place, node, name, describe(node), accepts);
+    config.parallel.threads = threads;
+  };
+  return key;
+}
+
 ConfigKey stop_strings() {
   ConfigKey key = base("decode.stop", "list of strings", "a list of non-empty strings",
                        "Generation ends before the first of these strings appears in the text.",
@@ -248,8 +279,7 @@ std::vector<ConfigKey> make_keys() {
            "..., else `mpi`. With `backend: cuda` also between GPUs: `nccl` and, on one host, `ipc` with "
            "the same bits, `nccl-fast` in NCCL's own order.",
            [](RunConfig& c) -> std::string& { return c.parallel.transport; }));
-  keys.push_back(integer("parallel.threads", int64_t{1}, int64_t{256}, "Compute threads a rank.",
-                         [](RunConfig& c) -> int64_t& { return c.parallel.threads; }));
+  keys.push_back(threads());
   keys.push_back(number(
       "parallel.deadline", "a number of seconds from 0.1 to 86400", [](double v) { return v >= 0.1 && v <= 86400; },
       "Seconds without progress of an awaited rank after which the job ends.",

@@ -8,6 +8,7 @@
 #include "backend/error.h"
 #include "backend/factory.h"
 #include "parallel/agree.h"
+#include "parallel/host_cores.h"
 #include "runtime/agree_isa.h"
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
@@ -70,7 +71,8 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
   agree(world_, [&] {
     backend_ = make_backend({.name = config_.backend,
                              .isa = isa,
-                             .threads = static_cast<int>(config_.parallel.threads),
+                             .threads = config_.parallel.threads.value_or(1),
+                             .pin = pinning_wanted(),
                              .cuda = {.local_rank = local.rank,
                                       .local_ranks = local.ranks,
                                       .share = config_.parallel.share_gpus,
@@ -98,7 +100,7 @@ Job::~Job() = default;
 
 MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
   MachineRecord machine{.ranks = world_.size(),
-                        .threads = config_.parallel.threads,
+                        .threads = config_.parallel.threads.value_or(1),
                         .backend = backend_->description(),
                         .transport = std::string(target_group_.transport()),
                         .dtype = std::string(name_of(config_.dtype))};

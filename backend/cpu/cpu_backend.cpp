@@ -34,8 +34,8 @@ int positive(int threads) {
 
 }  // namespace
 
-CpuBackend::CpuBackend(Isa isa, int threads)
-    : isa_(supported(isa)), ops_(row_ops(isa)), pool_(positive(threads)), attention_(ops_, pool_) {
+CpuBackend::CpuBackend(Isa isa, int threads, ThreadPool::Pin pin)
+    : isa_(supported(isa)), ops_(row_ops(isa)), pool_(positive(threads), pin), attention_(ops_, pool_) {
   flush_subnormals_to_zero();
 }
 

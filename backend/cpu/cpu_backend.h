@@ -20,7 +20,7 @@ namespace specdec {
 class CpuBackend final : public Backend {
  public:
   /// Throws kBadInput if this CPU lacks `isa`, threads < 1, or the machine does not let so many threads start.
-  CpuBackend(Isa isa, int threads);
+  CpuBackend(Isa isa, int threads, ThreadPool::Pin pin = ThreadPool::Pin::kNone);
 
   std::string description() const override;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <system_error>
 
@@ -27,6 +29,28 @@ std::uint32_t await_change(const std::atomic<std::uint32_t>& word, std::uint32_t
   return word.load(std::memory_order_acquire);
 }
 
+std::vector<int> own_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) {
+        cores.push_back(core);
+      }
+    }
+  }
+  return cores;
+}
+
+/// Where it is not allowed the scheduler goes on by itself.
+void bind(std::thread& thread, int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+}
+
 }  // namespace
 
 void flush_subnormals_to_zero() {
@@ -35,12 +59,16 @@ void flush_subnormals_to_zero() {
   _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
 }
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, Pin pin) {
   check(threads >= 1, "a thread pool needs at least one thread");
+  const std::vector<int> cores = pin == Pin::kToOwnCores ? own_cores() : std::vector<int>();
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   try {
     for (int thread = 1; thread < threads; ++thread) {
       workers_.emplace_back([this, thread] { work(thread); });
+      if (cores.size() == static_cast<std::size_t>(threads)) {
+        bind(workers_.back(), cores[static_cast<std::size_t>(thread)]);
+      }
     }
   } catch (const std::system_error& error) {
     const int started = size();

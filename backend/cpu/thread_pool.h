@@ -18,8 +18,15 @@ void flush_subnormals_to_zero();
 /// one thread it is a plain call. Rounds are started by one thread at a time.
 class ThreadPool {
  public:
+  enum class Pin : std::uint8_t {
+    kNone,
+    /// Where the caller may run on just as many cores as there are threads, each of the others is bound to one of them, and the caller is left with
+    /// what the scheduler gives it. With more cores, those of other ranks perhaps, nobody is bound.
+    kToOwnCores,
+  };
+
   /// Throws kBadInput when the machine does not let so many threads start.
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads, Pin pin = Pin::kNone);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

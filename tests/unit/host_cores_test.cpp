@@ -82,6 +82,24 @@ TEST(HostCores, NobodyIsBoundWhoDoesNotWantIt) {
   }
 }
 
+TEST(HostCores, ACoreIsSharedEvenlyByThoseWhoMayRunOnIt) {
+  const cpu_set_t one = first_cores(1);
+  const cpu_set_t two = first_cores(2);
+  const int cores = CPU_COUNT(&two);
+  const auto shares = [](int ranks, const std::function<cpu_set_t(int)>& may) {
+    std::vector<int> found(ranks);
+    run_ranks(ranks, [&](Communicator& host) {
+      use(may(host.rank()));
+      found[host.rank()] = own_share_of_cores(host);
+    });
+    return found;
+  };
+  EXPECT_EQ(shares(1, [&](int) { return two; }), std::vector<int>{cores});
+  EXPECT_EQ(shares(2, [&](int) { return two; }), (std::vector<int>{1, 1}));
+  EXPECT_EQ(shares(5, [&](int) { return two; }), (std::vector<int>(5, 1))) << "at least one";
+  EXPECT_EQ(shares(2, [&](int rank) { return rank == 0 ? one : two; }), (std::vector<int>{1, 1})) << "1/2 and 3/2";
+}
+
 TEST(HostCores, TheVariableIsAutoOrNone) {
   EXPECT_TRUE(pinning_wanted());
   setenv("SPECDEC_PIN", "none", 1);

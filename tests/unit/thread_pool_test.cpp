@@ -1,6 +1,7 @@
 #include "backend/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -57,6 +58,36 @@ TEST(ThreadPool, WorkersFlushSubnormals) {
     results[static_cast<std::size_t>(thread)] = tiny * 1e-10F + subnormal * 1e20F;
   });
   EXPECT_EQ(results, std::vector<float>(3, 0.0F));
+}
+
+/// On which cores each thread of a pool may run.
+std::vector<cpu_set_t> cores_of_threads(int threads, ThreadPool::Pin pin) {
+  ThreadPool pool(threads, pin);
+  std::vector<cpu_set_t> cores(static_cast<std::size_t>(threads));
+  pool.run([&](int thread) { sched_getaffinity(0, sizeof(cpu_set_t), &cores[static_cast<std::size_t>(thread)]); });
+  return cores;
+}
+
+TEST(ThreadPool, ThreadsThatAreAsManyAsCoresGetOneEach) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  const int count = CPU_COUNT(&own);
+  const std::vector<cpu_set_t> bound = cores_of_threads(count, ThreadPool::Pin::kToOwnCores);
+  cpu_set_t together;
+  CPU_ZERO(&together);
+  for (int thread = 1; thread < count; ++thread) {
+    EXPECT_EQ(CPU_COUNT(&bound[thread]), 1) << thread;
+    CPU_OR(&together, &together, &bound[thread]);
+  }
+  EXPECT_EQ(CPU_COUNT(&together), count - 1) << "two on one core";
+  EXPECT_TRUE(CPU_EQUAL(&bound.front(), &own)) << "the caller is nobody's to bind";
+  for (const cpu_set_t& cores : cores_of_threads(count, ThreadPool::Pin::kNone)) {
+    EXPECT_TRUE(CPU_EQUAL(&cores, &own));
+  }
+  for (const cpu_set_t& cores : cores_of_threads(count + 1, ThreadPool::Pin::kToOwnCores)) {
+    EXPECT_TRUE(CPU_EQUAL(&cores, &own));
+  }
 }
 
 // A sanitizer's own memory would be under the same limit.
