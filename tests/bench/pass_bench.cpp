@@ -1,11 +1,15 @@
 /// What scoring K+1 rows costs beside scoring one, on one rank, and the one-row pass beside a plain read of as many bytes.
 ///
-///   pass_bench [--model DIR] [--weights random] [--dtype bf16] [--backend cpu] [--threads 1] [--context 128] [--repeats 60] [--json F]
+///   pass_bench [--model DIR] [--weights random] [--dtype bf16] [--backend cpu] [--threads 1] [--context 128] [--repeats 60] [--where] [--json F]
 ///
 /// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
 /// figure is that of one pass after `context` committed tokens, rolled back afterwards. Printed are medians and their ratios to one row. The plain read
 /// sums a buffer of as many bytes as the pass reads weights, with the widest loads the compiler emits for this file, one thread, in the same turns;
 /// of a device's memory it is what --read-gbps says, and otherwise not there. On a device a pass ends when the host knows that it is done.
+///
+/// --where says where a pass goes: each kind of operation with its calls, the bytes that it must move, the least time for them at the speed of the
+/// plain read (or of --read-gbps), and what it took: of the repeat whose pass took the median time. The clock is read twice an operation, so that these passes
+/// are a little longer.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -26,6 +30,7 @@
 #include "runtime/clock.h"
 #include "runtime/config.h"
 #include "runtime/whole_file.h"
+#include "tests/bench/measured_backend.h"
 
 namespace specdec {
 namespace {
@@ -54,13 +59,61 @@ struct Options {
   std::int64_t context = 128;
   int repeats = 60;
   std::optional<double> read_gbps;
+  bool where = false;
   std::string json;
 };
+
+/// One pass, whole and by kinds of operations.
+struct MeasuredPass {
+  double seconds = 0;
+  std::vector<OperationCost> operations;
+};
+
+/// The one that took the median time.
+const MeasuredPass& median_pass(std::vector<MeasuredPass>& passes) {
+  const auto middle = passes.begin() + static_cast<std::ptrdiff_t>(passes.size() / 2);
+  std::ranges::nth_element(passes, middle, {}, &MeasuredPass::seconds);
+  return *middle;
+}
+
+/// Prints where a pass of `rows` rows went, `gbps` being what memory gives; the same as JSON.
+nlohmann::json told_where(std::int64_t rows, const MeasuredPass& pass, double gbps) {
+  fmt::print("\nwhere a pass of {} row{} goes\n{:<26} {:>5} {:>10} {:>9} {:>9} {:>8}\n", rows, rows == 1 ? "" : "s",
+             "operation", "calls", "MB", "least ms", "ms", "of all");
+  OperationCost rest{.name = "between operations", .seconds = pass.seconds};
+  nlohmann::json operations = nlohmann::json::array();
+  const auto line = [&](const OperationCost& cost) {
+    const double least = cost.bytes / (gbps * 1e9);
+    fmt::print("{:<26} {:>5} {:>10.3f} {:>9.4f} {:>9.4f} {:>6.1f} %\n", cost.name, cost.calls, cost.bytes * 1e-6,
+               least * 1e3, cost.seconds * 1e3, 100 * cost.seconds / pass.seconds);
+    operations.push_back({{"operation", cost.name},
+                          {"calls", cost.calls},
+                          {"bytes", cost.bytes},
+                          {"least_ms", least * 1e3},
+                          {"ms", cost.seconds * 1e3}});
+  };
+  for (const OperationCost& cost : pass.operations) {
+    line(cost);
+    rest.seconds -= cost.seconds;
+  }
+  line(rest);
+  return operations;
+}
 
 void run(const Options& options) {
   SelfCommunicator self;
   const Isa isa = options.isa == "auto" ? detect_isa() : parse_isa(options.isa).value();
-  const auto backend = make_backend({.name = options.backend, .isa = isa, .threads = options.threads});
+  std::unique_ptr<Backend> backend = make_backend({.name = options.backend, .isa = isa, .threads = options.threads});
+  MeasuredBackend* measured = nullptr;
+  if (options.where) {
+    if (!backend->on_host()) {
+      throw_bad_input(fmt::format(
+          "--where: found the backend {}, expected one of the host: a device does its work later", options.backend));
+    }
+    auto measuring = std::make_unique<MeasuredBackend>(std::move(backend));
+    measured = measuring.get();
+    backend = std::move(measuring);
+  }
   const WeightsChoice choice{.random = options.random};
   const std::unique_ptr<TensorSource> weights = open_weights(options.model, choice);
   Transformer model(load_model_config(options.model), *weights, *backend, self,
@@ -80,6 +133,7 @@ void run(const Options& options) {
 
   const std::vector<std::int64_t> row_counts{1, 2, 3, 5, 9, kMostRows};
   std::vector<std::vector<double>> seconds(row_counts.size());
+  std::vector<std::vector<MeasuredPass>> passes(row_counts.size());
   std::vector<double> read_seconds;
   const bool reads = backend->on_host() && !options.read_gbps;
   const std::size_t bytes = model.weight_bytes();
@@ -92,11 +146,13 @@ void run(const Options& options) {
   std::iota(parent.begin(), parent.end(), -1);
   const auto time_rows = [&](std::size_t which) {
     const auto rows = static_cast<std::size_t>(row_counts[which]);
+    if (measured != nullptr) measured->reset();
     const double start = now_seconds();
     model.forward({scored.first(rows), std::span(position).first(rows), std::span(parent).first(rows)}, cache,
                   LogitRows::kAll, Stream{});
     backend->synchronize(Stream{});
     seconds[which].push_back(now_seconds() - start);
+    if (measured != nullptr) passes[which].push_back({seconds[which].back(), measured->costs()});
     cache.commit_prefix(0);
   };
   constexpr int kWarmUp = 5;
@@ -111,6 +167,7 @@ void run(const Options& options) {
     }
     if (repeat < 0) {
       std::ranges::for_each(seconds, [](auto& s) { s.clear(); });
+      std::ranges::for_each(passes, [](auto& p) { p.clear(); });
       read_seconds.clear();
     }
   }
@@ -141,6 +198,10 @@ void run(const Options& options) {
     fmt::print("plain read of {:.1f} MB: {:.3f} ms ({:.1f} GB/s); one row over it: {:.2f}\n",
                static_cast<double>(bytes) * 1e-6, *read * 1e3, static_cast<double>(bytes) / *read * 1e-9, one / *read);
   }
+  for (std::size_t i = 0; measured != nullptr && i < row_counts.size(); ++i) {
+    result["rows"][i]["operations"] =
+        told_where(row_counts[i], median_pass(passes[i]), static_cast<double>(bytes) / read.value() * 1e-9);
+  }
   if (reads && sink == 0) {
     fmt::print("unreachable\n");  // keeps the plain read alive
   }
@@ -169,6 +230,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "compute threads");
   app.add_option("--context", options.context, "tokens committed before each pass")->check(CLI::Range(1, 100000));
   app.add_option("--repeats", options.repeats, "measured passes per row count")->check(CLI::Range(1, 100000));
+  app.add_flag("--where", options.where, "also say where a pass goes, operation by operation");
   app.add_option("--json", options.json, "also write the figures here");
   CLI11_PARSE(app, argc, argv);
   try {

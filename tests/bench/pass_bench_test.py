@@ -31,6 +31,21 @@ def run(*arguments):
 
 
 class PassBench(unittest.TestCase):
+    def test_where_a_pass_goes(self):
+        code, found, out, err = run("--where")
+        self.assertEqual((code, err), (0, ""))
+        for row in found["rows"]:
+            operations = {operation["operation"]: operation for operation in row["operations"]}
+            products = [operation for name, operation in operations.items() if name.startswith("product ")]
+            weights = sum(operation["bytes"] for operation in products)
+            self.assertGreater(weights, found["bytes"], "all weights, and the rows")
+            self.assertLess(weights, found["bytes"] * (1 + 0.1 * row["rows"]))
+            layers = operations["attention"]["calls"]
+            self.assertEqual(sum(operation["calls"] for operation in products), 4 * layers + 1)
+            self.assertEqual(operations["norm"]["calls"], 2 * layers + 1)
+            self.assertGreaterEqual(operations["between operations"]["ms"], 0)
+            self.assertIn("where a pass of %d row" % row["rows"], out)
+
     def test_figures(self):
         for more in ((), ("--backend", "reference"), ("--context", "1"), ("--context", "496"), ("--weights", "random", "--dtype", "f32")):
             code, found, out, err = run(*more)

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/clock.h"
+#include "tests/support/forwarding_backend.h"
+
+namespace specdec {
+
+/// What operations of one kind did since the last reset.
+struct OperationCost {
+  std::string name;
+  std::int64_t calls = 0;
+  double seconds = 0;
+  double bytes = 0;  ///< that it must read or write at least once: weights, keys and values, rows
+};
+
+/// A backend of the host that takes the time of each operation, and counts what it must move.
+class MeasuredBackend final : public testing::ForwardingBackend {
+ public:
+  explicit MeasuredBackend(std::unique_ptr<Backend> inner) : ForwardingBackend(std::move(inner)) {}
+
+  void reset() { costs_.clear(); }
+  /// In the order in which a pass came to them first.
+  const std::vector<OperationCost>& costs() const { return costs_; }
+
+  void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
+    const std::string name =
+        "product " + std::to_string(weight.in_features()) + " to " + std::to_string(weight.out_features());
+    timed(name, static_cast<double>(weight.bytes()) + size_of(x) + size_of(y),
+          [&] { ForwardingBackend::matmul(weight, x, y, stream); });
+  }
+  void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) override {
+    timed("norm", size_of(x) + size_of(y), [&] { ForwardingBackend::rms_norm(x, weight, eps, y, stream); });
+  }
+  void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) override {
+    timed("norm", size_of(x) + size_of(y), [&] { ForwardingBackend::layer_norm(x, weight, bias, eps, y, stream); });
+  }
+  void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) override {
+    timed("embedding", 2 * size_of(x), [&] { ForwardingBackend::embed(table, index, x, stream); });
+  }
+  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
+            Stream stream) override {
+    timed("rotary embedding", 2 * size_of(x), [&] { ForwardingBackend::rope(x, head_dim, cos, sin, chain, stream); });
+  }
+  void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
+                 Stream stream) override {
+    timed("append to the KV cache", 2 * (size_of(keys) + size_of(values)),
+          [&] { ForwardingBackend::kv_append(kv, layer, chain, keys, values, stream); });
+  }
+  void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
+                 std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {
+    const KvShape& shape = kv.shape();
+    const auto slots = static_cast<double>(chain.first_slot + chain.rows());
+    const double cache = 2 * slots * static_cast<double>(shape.kv_heads * shape.head_dim) * sizeof(float);
+    timed("attention", cache + size_of(q) + size_of(out),
+          [&] { ForwardingBackend::attention(q, kv, layer, chain, kv_head, scale, out, stream); });
+  }
+  void silu_mul(ConstRows gate_up, Rows out, Stream stream) override {
+    timed("activation", size_of(gate_up) + size_of(out), [&] { ForwardingBackend::silu_mul(gate_up, out, stream); });
+  }
+  void gelu_tanh(Rows x, Stream stream) override {
+    timed("activation", 2 * size_of(x), [&] { ForwardingBackend::gelu_tanh(x, stream); });
+  }
+  void add_bias(Rows y, const float* bias, Stream stream) override {
+    timed("bias", 2 * size_of(y), [&] { ForwardingBackend::add_bias(y, bias, stream); });
+  }
+  void add(Rows x, ConstRows y, Stream stream) override {
+    timed("residual", 3 * size_of(x), [&] { ForwardingBackend::add(x, y, stream); });
+  }
+
+ private:
+  template <typename SomeRows>
+  static double size_of(const SomeRows& rows) {
+    return static_cast<double>(rows.rows * rows.cols) * sizeof(float);
+  }
+
+  template <typename Operation>
+  void timed(const std::string& name, double bytes, const Operation& operation) {
+    auto cost = std::ranges::find(costs_, name, &OperationCost::name);
+    if (cost == costs_.end()) {
+      cost = costs_.insert(cost, OperationCost{.name = name});
+    }
+    const double start = now_seconds();
+    operation();
+    cost->seconds += now_seconds() - start;
+    cost->bytes += bytes;
+    ++cost->calls;
+  }
+
+  std::vector<OperationCost> costs_;
+};
+
+}  // namespace specdec
