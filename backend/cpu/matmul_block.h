@@ -209,6 +209,17 @@ struct SkinnyMatmul {
   }
 
   static void pack(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed) {
+    pack_inputs(x, stride, rows, count, packed);
+    if constexpr (V::kStepInputs > 1) {
+      const std::int64_t steps = (count + V::kStepInputs - 1) / V::kStepInputs;
+      const std::int64_t zeros = (kTileSteps - steps % kTileSteps) % kTileSteps;
+      const std::int64_t step_bytes = rows * V::kInputBytes;
+      __builtin_memset(packed + steps * step_bytes, 0, static_cast<std::size_t>(zeros * step_bytes));
+    }
+  }
+
+  static void pack_inputs(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count,
+                          std::byte* packed) {
     if (rows == 1) {
       V::pack(x, count, packed);
       return;

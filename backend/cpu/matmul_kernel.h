@@ -14,6 +14,8 @@ namespace specdec {
 // The layout of packed weights (packed_linear.h).
 inline constexpr std::int64_t kPanelOutputs = 16;
 inline constexpr std::int64_t kStepBytes = 64;
+/// A bf16 slice takes whole multiples of so many steps.
+inline constexpr std::int64_t kTileSteps = 16;
 /// Many more than the 16 canonical slices; the kernels keep log2 of it in partial sums.
 inline constexpr std::int64_t kMaxSlices = 64;
 
@@ -21,10 +23,10 @@ struct MatmulJob {
   const std::byte* panels;  ///< panel 0 of the matrix
   std::int64_t panel_bytes;
   std::int64_t outputs;             ///< of the whole matrix
-  const std::int64_t* slice_steps;  ///< [slices]
+  const std::int64_t* slice_steps;  ///< [slices], those of zeros included
   std::int64_t slices;
-  /// Rows are cut into `blocks` blocks, block i being rows [rows * i / blocks, rows * (i + 1) / blocks). Of each step, a block
-  /// holds the inputs of its rows side by side, so that a kernel reads x front to back too.
+  /// Rows are cut into `blocks` blocks, block i being rows [rows * i / blocks, rows * (i + 1) / blocks), each as MatmulKernel::pack
+  /// writes it, so that a kernel reads x front to back too.
   const std::byte* x;
   std::int64_t x_bytes;  ///< of one row
   std::int64_t rows;
@@ -36,8 +38,8 @@ struct MatmulJob {
 struct MatmulKernel {
   /// Computes the outputs of panels [begin, end) for all rows of the job.
   void (*run)(const MatmulJob& job, std::int64_t begin, std::int64_t end);
-  /// Writes `count` inputs of each of `rows` <= max_rows rows, `stride` elements apart, in the form that `run` reads: step by step, in each
-  /// the rows side by side, rounded to the type of the weights.
+  /// Writes `count` inputs of each of `rows` <= max_rows rows, `stride` elements apart, in the form that `run` reads: rounded to the type of the
+  /// weights, the rows side by side in each step (on tiles: in each kTileSteps), and zeros where the weights have them.
   void (*pack)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed);
   /// Bytes of packed x for one step of a panel.
   std::int64_t x_step_bytes;

@@ -21,7 +21,11 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& ker
     check(view.cols == inputs_, "stacked weights have the same number of columns");
     outputs_ += view.rows;
   }
-  lay_out_slices(spec, spec.dtype == DType::kBF16 ? 2 : 1);
+  if (spec.dtype == DType::kBF16) {
+    lay_out_slices(spec, 2, kTileSteps);
+  } else {
+    lay_out_slices(spec, 1, 1);
+  }
   if (contents == Contents::kPacked) {
     ThreadPool alone(1);
     fill(spec, alone);
@@ -33,12 +37,13 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& po
   fill(spec, pool);
 }
 
-void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs) {
+void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs, std::int64_t unit_steps) {
+  const std::int64_t unit = step_inputs * unit_steps;
   std::int64_t end = 0;
   for (const Range& slice : spec.slices) {
     check(slice.begin == end && slice.end >= slice.begin, "slices cover the inner dimension in order and without gaps");
     end = slice.end;
-    const std::int64_t steps = (slice.size() + step_inputs - 1) / step_inputs;
+    const std::int64_t steps = (slice.size() + unit - 1) / unit * unit_steps;
     if (!slice.empty()) {
       // A run goes on as long as no slice before this one ended in padding.
       if (!runs_.empty() && runs_.back().step * step_inputs + runs_.back().count == steps_ * step_inputs) {

@@ -13,12 +13,17 @@
 
 namespace specdec {
 
+/// Of the layout below; a file of packed panels that says another one holds other bytes.
+inline constexpr std::uint32_t kPanelLayoutVersion = 2;
+
 /// A weight matrix cut into panels of 16 outputs, the same bytes for every instruction set.
 ///
 /// A panel is a run of steps of 64 bytes, which the kernels read front to back: one input of 16 outputs, [16] f32, or
-/// two neighbouring inputs of 16 outputs, [16][2] bf16, as VDPBF16PS takes them. Slices follow one another; a bf16
-/// slice of odd length ends in a zero, and the last panel in outputs that are zero, so that every slice and panel runs
-/// the same code.
+/// two neighbouring inputs of 16 outputs, [16][2] bf16, as VDPBF16PS takes them. Slices follow one another. A bf16 slice
+/// ends in zeros that make its inputs a multiple of 32 (kTileSteps steps): 16 steps, one after another in memory, are then one
+/// tile of TDPBF16PS, [16 pairs of inputs][16 outputs][2] bf16, and no tile belongs to two slices. The last panel ends in
+/// outputs that are zero. So every slice and panel runs the same code. What zeros add is exact: +0 to a sum that began as +0
+/// (docs/numerics.md, rule 6). An empty slice has no steps.
 class CpuPackedLinear final : public PackedLinear {
  public:
   /// Part of a row of x that stays contiguous when rows are packed: inputs [begin, begin + count) go to step `step` on.
@@ -49,7 +54,8 @@ class CpuPackedLinear final : public PackedLinear {
   std::span<const Run> runs() const { return runs_; }
 
  private:
-  void lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs);
+  /// Steps of `step_inputs` inputs; a slice takes a multiple of `unit_steps`.
+  void lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs, std::int64_t unit_steps);
   void fill(const LinearSpec& spec, ThreadPool& pool);
   void fill_panel(const LinearSpec& spec, std::int64_t panel, std::span<float> row);
 

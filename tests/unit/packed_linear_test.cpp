@@ -32,7 +32,8 @@ std::vector<std::byte> laid_out(const LinearSpec& spec) {
   std::vector<std::byte> bytes;
   for (std::size_t panel = 0; panel < outputs.size(); panel += 16) {
     for (const Range& slice : spec.slices) {
-      for (std::int64_t step = slice.begin; step < slice.end; step += step_inputs) {
+      const std::int64_t padded = bf16 ? (slice.size() + 31) / 32 * 32 : slice.size();
+      for (std::int64_t step = slice.begin; step < slice.begin + padded; step += step_inputs) {
         for (std::size_t output = panel; output < panel + 16; ++output) {
           for (std::int64_t input = step; input < step + step_inputs; ++input) {
             const bool there = output < outputs.size() && input < slice.end;

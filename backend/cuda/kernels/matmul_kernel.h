@@ -21,6 +21,12 @@ struct PackedView {
   const std::int64_t* slice_inputs = nullptr;  ///< [slices]
   std::int64_t slices = 0;
   bool bf16 = true;
+
+  /// Of a slice, those of zeros included.
+  SPECDEC_DEVICE std::int64_t steps_of(std::int64_t slice) const {
+    const std::int64_t inputs = slice_inputs[slice];
+    return bf16 ? (inputs + 2 * kTileSteps - 1) / (2 * kTileSteps) * kTileSteps : inputs;
+  }
 };
 
 inline constexpr int kMatmulThreads = 128;
@@ -48,11 +54,13 @@ SPECDEC_DEVICE void matmul(Gpu& gpu, PackedView weight, ConstRows x, Rows y) {
       const float* in = x.row(row) + weight.slice_begin[slice];
       float sum = inputs == 0 ? -0.0F : 0.0F;
       if (weight.bf16) {
-        for (std::int64_t k = 0; k < inputs; k += 2, at += kStepBytes) {
+        const std::int64_t padded = 2 * weight.steps_of(slice);
+        for (std::int64_t k = 0; k < padded; k += 2, at += kStepBytes) {
           const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(at);
+          const float even = k < inputs ? in[k] : 0.0F;
           const float odd = k + 1 < inputs ? in[k + 1] : 0.0F;
           sum = fused(std::bit_cast<float>(pair & 0xffff0000U), odd, sum);
-          sum = fused(std::bit_cast<float>(pair << 16), in[k], sum);
+          sum = fused(std::bit_cast<float>(pair << 16), even, sum);
         }
       } else {
         for (std::int64_t k = 0; k < inputs; ++k, at += kStepBytes) {

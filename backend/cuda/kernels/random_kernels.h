@@ -73,11 +73,10 @@ template <class Gpu>
 SPECDEC_DEVICE void random_panels(Gpu& gpu, PackedView weight, RandomStack stack, std::byte* panels) {
   const std::int64_t lane = gpu.thread() % kPanelOutputs;
   const std::int64_t output = gpu.block_x() * kPanelOutputs + lane;
-  const std::int64_t per_step = weight.bf16 ? 2 : 1;
   std::byte* at = panels + gpu.block_x() * weight.steps * kStepBytes + lane * 4;
   for (std::int64_t slice = 0; slice < weight.slices; ++slice) {
     const std::int64_t inputs = weight.slice_inputs[slice];
-    const std::int64_t steps = (inputs + per_step - 1) / per_step;
+    const std::int64_t steps = weight.steps_of(slice);
     const std::int64_t first = weight.slice_begin[slice];
     for (std::int64_t step = gpu.thread() / kPanelOutputs; step < steps && output < weight.outputs;
          step += gpu.threads() / kPanelOutputs) {
