@@ -99,7 +99,8 @@ Options parse(int argc, char** argv) {
   app.add_option("--threads", options.threads, "Compute threads a rank, 1 to 256")
       ->check(CLI::Range(1, 256))
       ->default_str("as many as it has cores to itself");
-  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512_bf16; the weakest of all ranks counts")
+  app.add_option("--isa", options.isa,
+                 "auto, scalar, avx2, avx512, avx512_bf16 or amx_bf16; the weakest of all ranks counts")
       ->capture_default_str();
   app.add_flag("--share-gpus", options.share_gpus,
                "With cuda, more ranks of a host than it has GPUs take them in turn");

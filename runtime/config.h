@@ -53,7 +53,7 @@ struct RunConfig {
     std::optional<int> threads;      ///< compute threads a rank; none: as many as its cores (agree_threads.h)
     double deadline = 30.0;          ///< seconds without progress of an awaited rank
     bool agreement = true;           ///< compare the ranks once a round
-    std::string isa = "auto";        ///< "auto", "scalar", "avx2", "avx512", "avx512_bf16": at most this one
+    std::string isa = "auto";        ///< "auto" or a name of Isa: at most this one
     bool share_gpus = false;         ///< more ranks of a host than it has GPUs take them in turn
   } parallel;
 

@@ -289,7 +289,7 @@ std::vector<ConfigKey> make_keys() {
               "Compare token history, cache and configuration of all ranks once a round, and end the job where "
               "they differ.",
               [](RunConfig& c) -> bool& { return c.parallel.agreement; }));
-  keys.push_back(word("parallel.isa", {"auto", "scalar", "avx2", "avx512", "avx512_bf16"},
+  keys.push_back(word("parallel.isa", {"auto", "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16"},
                       "At most this instruction set; all ranks use the weakest of theirs.",
                       [](RunConfig& c) -> std::string& { return c.parallel.isa; }));
   keys.push_back(boolean("parallel.share_gpus",
@@ -318,8 +318,8 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(choice(
       "cuda.matmul", {"tensor", "cublas", "vector", "cpu_order"},
       "With `backend: cuda`, what multiplies with weights of bf16 and f16: our kernel for tensor cores, `cublas`, our "
-      "kernel for vector units (up to 3 rows), or the order of the CPU's kernels. With `cublas` and `vector` a row's "
-      "bits depend on how many rows there are, so that speculative and autoregressive text may differ.",
+      "kernel for vector units (up to 3 rows), or the order of the CPU's vector kernels. With `cublas` and `vector` a "
+      "row's bits depend on how many rows there are, so that speculative and autoregressive text may differ.",
       [](const RunConfig& c) { return name_of(c.cuda.matmul); },
       [](RunConfig& c, const std::string& v) { c.cuda.matmul = cuda_products_named(v); }));
 

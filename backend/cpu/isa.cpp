@@ -1,16 +1,41 @@
 #include "backend/cpu/isa.h"
 
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
 
 namespace specdec {
 namespace {
 
 constexpr std::array kNames = {std::string_view("scalar"), std::string_view("avx2"), std::string_view("avx512"),
-                               std::string_view("avx512_bf16")};
+                               std::string_view("avx512_bf16"), std::string_view("amx_bf16")};
 
-}  // namespace
+/// Tiles need the operating system twice: it keeps them when threads take turns, and since that takes 8 KB a thread, a process has to ask for it. Only for a
+/// CPU that has XGETBV.
+bool may_use_tiles() {
+  constexpr unsigned kAmxBf16AndTile = 1U << 22 | 1U << 24;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAmxBf16AndTile) != kAmxBf16AndTile) {
+    return false;
+  }
+  constexpr unsigned kTileConfigAndData = 1U << 17 | 1U << 18;
+  unsigned low = 0;
+  unsigned high = 0;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low & kTileConfigAndData) != kTileConfigAndData) {
+    return false;
+  }
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, which older headers lack
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 
-Isa detect_isa() {
+Isa detect() {
   // The builtin also asks XGETBV whether the operating system saves the wide registers.
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
@@ -20,7 +45,17 @@ Isa detect_isa() {
       !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) {
     return Isa::kAvx2;
   }
-  return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512;
+  if (!__builtin_cpu_supports("avx512bf16")) {
+    return Isa::kAvx512;
+  }
+  return may_use_tiles() ? Isa::kAmxBf16 : Isa::kAvx512Bf16;
+}
+
+}  // namespace
+
+Isa detect_isa() {
+  static const Isa isa = detect();
+  return isa;
 }
 
 std::string_view name_of(Isa isa) { return kNames.at(static_cast<std::size_t>(isa)); }

@@ -8,12 +8,12 @@ namespace specdec {
 
 /// Instruction sets that the CPU backend has kernels for, weakest first, so that a job agrees on one with a minimum
 /// over its ranks. Logits are equal in every bit within one instruction set, and within a bound across them.
-enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
+enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 };
 
-/// The strongest one that this CPU and its operating system offer.
+/// The strongest one that this CPU and its operating system offer. Where that is AMX, this process, with all of its threads, may use tiles from then on.
 Isa detect_isa();
 
-/// "scalar", "avx2", "avx512", "avx512_bf16".
+/// "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16".
 std::string_view name_of(Isa isa);
 
 /// The inverse of name_of; nothing for any other name.

@@ -41,6 +41,8 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
       // Not VDPBF16PS: on Sapphire Rapids 5 and 16 rows cost half as much again with it as with two FMAs on widened weights,
       // and one row waits for memory either way (tests/bench/matmul_bench --vdpbf16).
       return bf16 ? kMatmulAvx512Bf16 : kMatmulAvx512F32;
+    case Isa::kAmxBf16:
+      return bf16 ? kMatmulAmxBf16 : kMatmulAvx512F32;
   }
   return kMatmulScalarF32;
 }

@@ -54,6 +54,7 @@ extern const MatmulKernel kMatmulAvx2Bf16;
 extern const MatmulKernel kMatmulAvx512F32;
 extern const MatmulKernel kMatmulAvx512Bf16;
 extern const MatmulKernel kMatmulVdpbf16;
+extern const MatmulKernel kMatmulAmxBf16;
 
 /// The fastest kernel for weights of `dtype` (kF32 or kBF16). The caller has made sure that this CPU has `isa`.
 const MatmulKernel& matmul_kernel(Isa isa, DType dtype);

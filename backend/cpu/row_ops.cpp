@@ -10,6 +10,7 @@ const RowOps& row_ops(Isa isa) {
       return row_ops_avx2();
     case Isa::kAvx512:
     case Isa::kAvx512Bf16:
+    case Isa::kAmxBf16:
       return row_ops_avx512();
     case Isa::kScalar:
       break;

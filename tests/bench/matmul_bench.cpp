@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
   bool vdpbf16 = false;
   int threads = 1;
   int repetitions = 15;
-  app.add_option("--isa", isa_name, "scalar, avx2, avx512 or avx512_bf16")->capture_default_str();
+  app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
   app.add_option("--dtype", dtype, "type of the weights")->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
   app.add_option("--shapes", shapes, "which model")
       ->check(CLI::IsMember({"shipped", "large", "both"}))

@@ -225,8 +225,8 @@ int main(int argc, char** argv) {
   app.add_option("--backend", options.backend, "cpu, reference or cuda");
   app.add_option("--read-gbps", options.read_gbps, "the memory's bandwidth, measured elsewhere: for the plain read")
       ->check(CLI::PositiveNumber);
-  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512, avx512_bf16")
-      ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512", "avx512_bf16"}));
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512, avx512_bf16, amx_bf16")
+      ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16"}));
   app.add_option("--threads", options.threads, "compute threads");
   app.add_option("--context", options.context, "tokens committed before each pass")->check(CLI::Range(1, 100000));
   app.add_option("--repeats", options.repeats, "measured passes per row count")->check(CLI::Range(1, 100000));

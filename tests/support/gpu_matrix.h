@@ -14,7 +14,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/isa.h"
+#include "tests/support/all_isas.h"
 
 /// What the batteries for GPU backends are written with.
 namespace specdec::battery {
@@ -64,7 +64,7 @@ class Matrix {
 
 /// The same operation on both: what the CPU finds is expected.
 inline void expect_alike(Backend& gpu, const std::function<Values(Backend&)>& operation, std::string_view what) {
-  CpuBackend cpu(detect_isa(), 1);
+  CpuBackend cpu(strongest_isa_in_turn(), 1);
   EXPECT_TRUE(same_bits(operation(cpu), operation(gpu))) << what;
 }
 

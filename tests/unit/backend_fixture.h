@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/reference/reference_backend.h"
+#include "tests/support/all_isas.h"
 
 namespace specdec {
 
@@ -52,17 +53,6 @@ class Matrix {
   std::int64_t stride_;
   std::vector<float> values_;
 };
-
-/// Every instruction set that this machine has, weakest first.
-inline std::vector<Isa> all_isas() {
-  std::vector<Isa> result;
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
-    if (isa <= detect_isa()) {
-      result.push_back(isa);
-    }
-  }
-  return result;
-}
 
 /// Sizes at which vector code goes wrong: around one, two and four vectors, odd, prime.
 inline const std::vector<std::int64_t> kAwkwardSizes = {1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 47, 64, 65, 97, 128, 257};

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/isa.h"
 #include "models/checkpoint.h"
 #include "models/config.h"
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 #include "runtime/model_drafter.h"
+#include "tests/support/all_isas.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/random_model.h"
 
@@ -63,7 +63,7 @@ TEST(GpuDrafter, DraftsWhatTheCpuDrafts) {
   testing::write_random_model({.layers = 2}, directory.path());
   for (const SamplingParams& sampling : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.9F},
                                          SamplingParams{.temperature = 1.1F, .top_k = 20, .top_p = 0.9F}}) {
-    CpuBackend cpu(detect_isa(), 1);
+    CpuBackend cpu(strongest_isa_in_turn(), 1);
     EmulatedDevice device;
     const auto replays = device.replays();
     EmulatedBackend gpu(std::move(device), CudaOptions{});

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/isa.h"
 #include "models/checkpoint.h"
 #include "models/config.h"
 #include "models/transformer.h"
 #include "parallel/thread_communicator.h"
+#include "tests/support/all_isas.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/random_model.h"
 
@@ -97,7 +97,7 @@ TEST_P(GpuTransformer, HasTheCpusBitsInTheCpusOrder) {
   const Case& c = GetParam();
   const testing::TemporaryDirectory directory;
   testing::write_random_model({.family = c.family, .layers = 2}, directory.path());
-  const auto cpu = [] { return std::make_unique<CpuBackend>(detect_isa(), 1); };
+  const auto cpu = [] { return std::make_unique<CpuBackend>(strongest_isa_in_turn(), 1); };
   const std::vector<float> expected = logits_of(directory.path(), c.ranks, c.dtype, 3, cpu);
   for (const bool graphs : {false, true}) {
     EmulatedDevice device;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/matmul.h"
+#include "tests/support/emulated_tiles.h"
 #include "tests/unit/backend_fixture.h"
 
 /// Data and an independent account of the sum that Backend::matmul promises, for the tests of the kernels.
@@ -19,6 +20,32 @@ inline constexpr DType kPackedTypes[] = {DType::kF32, DType::kBF16};
 
 inline std::string case_name(Isa isa, DType dtype) {
   return std::string(name_of(isa)) + " " + std::string(name_of(dtype));
+}
+
+/// How a kernel sums a slice: inputs in turn with separate or fused multiply-adds, or by tiles of 32 inputs, be it as the manual says or as this CPU does.
+enum class Order : std::uint8_t { kSeparate, kFused, kEmulatedTiles, kTiles };
+
+struct Kernel {
+  std::string name;
+  DType dtype;
+  const MatmulKernel* kernel;
+  Order order;
+};
+
+/// The kernels of every instruction set that this machine has, and that of tiles on emulated ones.
+inline std::vector<Kernel> all_kernels() {
+  std::vector<Kernel> kernels;
+  for (const DType dtype : kPackedTypes) {
+    for (const Isa isa : all_isas()) {
+      const bool tiles = isa == Isa::kAmxBf16 && dtype == DType::kBF16;
+      kernels.push_back({case_name(isa, dtype), dtype, &matmul_kernel(isa, dtype),
+                         isa == Isa::kScalar ? Order::kSeparate
+                         : tiles             ? Order::kTiles
+                                             : Order::kFused});
+    }
+  }
+  kernels.push_back({"emulated tiles bf16", DType::kBF16, &testing::kMatmulEmulatedTiles, Order::kEmulatedTiles});
+  return kernels;
 }
 
 inline float round_to(DType dtype, float value) {
@@ -65,11 +92,12 @@ inline std::vector<Range> slices_ending_at(const std::vector<std::int64_t>& ends
   return slices;
 }
 
-/// y [rows, out], filled with a NaN before, so that an output that is not written is seen.
+/// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen.
 inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads = 1) {
   ThreadPool pool(threads);
   MatmulScratch scratch;
   scratch.reserve(packed);
+  std::fill_n(scratch.data(), scratch.bytes(), std::byte{0xff});
   const std::int64_t in = packed.in_features();
   const std::int64_t out = packed.out_features();
   std::vector<float> y(static_cast<std::size_t>(rows * out), std::nanf(""));

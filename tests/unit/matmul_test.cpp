@@ -10,7 +10,8 @@
 namespace specdec {
 namespace {
 
-using matmul_test::case_name;
+using matmul_test::all_kernels;
+using matmul_test::Kernel;
 using matmul_test::kPackedTypes;
 using matmul_test::multiply;
 using matmul_test::random_floats;
@@ -63,17 +64,16 @@ void expect_within_bound(const Weight& weight, const std::vector<std::int64_t>& 
   const std::int64_t most = *std::max_element(row_counts.begin(), row_counts.end());
   const std::vector<float> x = random_floats(static_cast<std::size_t>(most * weight.in), 7);
   const double factor = error_factor(weight);
-  for (const DType dtype : kPackedTypes) {
-    const Exact want = exact(weight, dtype, x, most);
-    for (const Isa isa : all_isas()) {
-      const CpuPackedLinear packed(weight.spec(dtype), isa);
-      for (const std::int64_t rows : row_counts) {
-        const std::vector<float> y = multiply(packed, x.data(), rows);
-        for (std::size_t i = 0; i < y.size(); ++i) {
-          ASSERT_LE(std::fabs(y[i] - want.sum[i]), factor * want.magnitude[i])
-              << case_name(isa, dtype) << ", " << weight.in << " to " << weight.out << ", " << rows << " rows, at "
-              << i;
-        }
+  const Exact of_f32 = exact(weight, DType::kF32, x, most);
+  const Exact of_bf16 = exact(weight, DType::kBF16, x, most);
+  for (const Kernel& kernel : all_kernels()) {
+    const Exact& want = kernel.dtype == DType::kBF16 ? of_bf16 : of_f32;
+    const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
+    for (const std::int64_t rows : row_counts) {
+      const std::vector<float> y = multiply(packed, x.data(), rows);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        ASSERT_LE(std::fabs(y[i] - want.sum[i]), factor * want.magnitude[i])
+            << kernel.name << ", " << weight.in << " to " << weight.out << ", " << rows << " rows, at " << i;
       }
     }
   }
@@ -98,16 +98,16 @@ TEST(Matmul, IsWithinTheRoundingBoundForAnyNumberOfRows) {
 }
 
 TEST(Matmul, EmptyInnerDimensionIsMinusZero) {
-  for (const DType dtype : kPackedTypes) {
-    for (const Isa isa : all_isas()) {
-      for (const std::size_t slices : {0, 1, 2, 3, 16}) {
-        const Weight weight(19, 0, 1);
-        LinearSpec spec = weight.spec(dtype);
-        spec.slices.assign(slices, Range{0, 0});
-        const CpuPackedLinear packed(spec, isa);
-        const std::vector<float> x(1);
-        EXPECT_TRUE(same_bits(multiply(packed, x.data(), 3), std::vector<float>(std::size_t{3} * 19, -0.0F)))
-            << case_name(isa, dtype) << ", " << slices << " slices";
+  for (const Kernel& kernel : all_kernels()) {
+    for (const std::size_t slices : {0, 1, 2, 3, 16}) {
+      const Weight weight(19, 0, 1);
+      LinearSpec spec = weight.spec(kernel.dtype);
+      spec.slices.assign(slices, Range{0, 0});
+      const CpuPackedLinear packed(spec, *kernel.kernel);
+      const std::vector<float> x(1);
+      for (const std::int64_t rows : {3, 18}) {
+        const std::vector<float> want(static_cast<std::size_t>(rows * 19), -0.0F);
+        EXPECT_TRUE(same_bits(multiply(packed, x.data(), rows), want)) << kernel.name << ", " << slices << " slices";
       }
     }
   }
@@ -122,16 +122,43 @@ TEST(Matmul, RoundsInputsAsTheTypeSays) {
       kInf,        -kInf,       1e-39F,      -1e-39F, 1.5e-38F, 0.1F};
   Weight weight(1, 1, 1);
   weight.values = {1.0F};
-  for (const DType dtype : kPackedTypes) {
-    for (const Isa isa : all_isas()) {
-      const CpuPackedLinear packed(weight.spec(dtype), isa);
-      const std::vector<float> y = multiply(packed, x.data(), static_cast<std::int64_t>(x.size()));
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        const float flushed = std::fabs(x[i]) < std::numeric_limits<float>::min() ? 0.0F : x[i];
-        EXPECT_EQ(y[i], round_to(dtype, flushed)) << case_name(isa, dtype) << ": " << x[i];
+  for (const Kernel& kernel : all_kernels()) {
+    const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
+    const std::vector<float> y = multiply(packed, x.data(), static_cast<std::int64_t>(x.size()));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float flushed = std::fabs(x[i]) < std::numeric_limits<float>::min() ? 0.0F : x[i];
+      EXPECT_EQ(y[i], round_to(kernel.dtype, flushed)) << kernel.name << ": " << x[i];
+    }
+    const float nan = std::nanf("");
+    EXPECT_TRUE(std::isnan(multiply(packed, &nan, 1).front())) << kernel.name;
+  }
+}
+
+/// What is no number stays in the outputs and rows that it belongs to: zeros fill a slice up on both sides of the product.
+TEST(Matmul, InfinitiesAndNansStayWhereTheyBelong) {
+  flush_subnormals_to_zero();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr std::int64_t kIn = 35;
+  constexpr std::int64_t kOut = 18;
+  Weight weight(kOut, kIn, 1, slices_ending_at({1, 34, 35}));
+  std::fill(weight.values.begin(), weight.values.end(), 1.0F);
+  weight.values[0 * kIn + 0] = kInf;
+  weight.values[16 * kIn + 33] = std::nanf("");
+  weight.values[17 * kIn + 34] = -kInf;
+  std::vector<float> x(3 * kIn, 1.0F);
+  x[1 * kIn + 34] = kInf;
+  for (const Kernel& kernel : all_kernels()) {
+    const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
+    const std::vector<float> y = multiply(packed, x.data(), 3);
+    for (std::int64_t i = 0; i < 3 * kOut; ++i) {
+      const std::int64_t output = i % kOut;
+      const bool second_row = i / kOut == 1;
+      if (output == 16) {
+        EXPECT_TRUE(std::isnan(y[i])) << kernel.name << " " << i;
+        continue;
       }
-      const float nan = std::nanf("");
-      EXPECT_TRUE(std::isnan(multiply(packed, &nan, 1).front())) << case_name(isa, dtype);
+      const float others = second_row ? kInf : static_cast<float>(kIn);
+      EXPECT_EQ(y[i], output == 0 ? kInf : output == 17 ? -kInf : others) << kernel.name << " " << i;
     }
   }
 }

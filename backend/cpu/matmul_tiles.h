@@ -1,0 +1,282 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/matmul_kernel.h"
+
+/// The product on tile registers, 8 tables of 16 rows of 64 bytes, as Intel AMX has them. `T` is what works on them; it lives in the unnamed namespace
+/// of its file, and with it every function instantiated here (matmul_block.h says why). The unit tests have a `T` that emulates the instructions.
+namespace specdec {
+
+/// What LDTILECFG reads: the size of each tile. One without rows has no bytes a row either. (No initialisers: they would make a constructor, a function.)
+struct alignas(64) TileShapes {
+  std::uint8_t palette;  ///< 1
+  std::uint8_t start_row;
+  std::uint8_t reserved[14];
+  std::uint16_t row_bytes[16];
+  std::uint8_t rows[16];
+};
+static_assert(sizeof(TileShapes) == 64);
+
+/// A `T` has, all static, with the numbers of tiles as template parameters:
+///
+///     void configure(const TileShapes&);           LDTILECFG
+///     void release();                              TILERELEASE
+///     void zero<tile>();                           TILEZERO
+///     void load<tile>(const std::byte* from);      TILELOADD, rows 64 bytes apart
+///     void store<tile>(float* to);                 TILESTORED, rows 64 bytes apart
+///     void dot<sum, inputs, weights>();            TDPBF16PS
+///     void prefetch(const std::byte* tile);        a hint: its 16 lines
+///     void round(const float* x, std::int64_t count, std::byte* to);   `count` of 32 inputs to bf16 as float_to_bf16 does, the others zero
+///
+/// An output is the sum of its slices in the fixed tree; a slice is summed from zero by one TDPBF16PS for each 32 inputs, in order. What happens
+/// within one TDPBF16PS is the instruction's own; it treats each row by itself and in the same way, so a row's bits depend neither on how many there are
+/// nor on where among them it lies. That is all that the promise about rows needs.
+template <class T>
+struct TileMatmul {
+  static constexpr std::int64_t kTileRows = 16;
+  static constexpr std::int64_t kTileFloats = kTileRows * kPanelOutputs;
+  static constexpr std::int64_t kTileBytes = kTileSteps * kStepBytes;
+  static constexpr std::int64_t kInputBytes = 4;  ///< of a step, one row
+  static constexpr std::int64_t kMaxRows = 2 * kTileRows;
+
+  // The registers. Two tiles of weights take turns, so that the next one is loaded while the last one is multiplied with.
+  static constexpr int kSums = 4;
+  static constexpr int kInputs = kSums;
+  static constexpr int kWeights = kInputs + 2;
+
+  /// How far ahead of its use each panel's next weights are asked for.
+  static constexpr std::int64_t kAheadBytes = std::int64_t{4} << 10;
+  /// Weights that stay in the second-level cache while further blocks of rows run over them.
+  static constexpr std::int64_t kCachedBytes = std::int64_t{512} << 10;
+  /// Levels of the tree, the root's included.
+  static constexpr int kLevels = 7;
+  static_assert(kMaxSlices <= 1 << (kLevels - 1));
+
+  /// The sums of A tiles of rows times B panels; tile b * A + a is that of panel b. Of each only its rows are used.
+  template <int A, int B>
+  struct Sums {
+    alignas(64) float of[A * B][kTileFloats];
+  };
+
+  static std::int64_t rows_of(std::int64_t rows, int a) {
+    const std::int64_t left = rows - a * kTileRows;
+    return left < kTileRows ? left : kTileRows;
+  }
+
+  template <int A>
+  static void configure(std::int64_t rows) {
+    TileShapes shapes = {};
+    shapes.palette = 1;
+    for (int a = 0; a < A; ++a) {
+      for (int sum = a; sum < kSums; sum += A) {
+        shapes.rows[sum] = static_cast<std::uint8_t>(rows_of(rows, a));
+      }
+      shapes.rows[kInputs + a] = static_cast<std::uint8_t>(rows_of(rows, a));
+    }
+    shapes.rows[kWeights] = shapes.rows[kWeights + 1] = kTileRows;
+    for (int tile = 0; tile < kWeights + 2; ++tile) {
+      shapes.row_bytes[tile] = shapes.rows[tile] == 0 ? 0 : kStepBytes;
+    }
+    T::configure(shapes);
+  }
+
+  template <int kCount, int kFirst = 0>
+  static void zero() {
+    T::template zero<kFirst>();
+    if constexpr (kFirst + 1 < kCount) {
+      zero<kCount, kFirst + 1>();
+    }
+  }
+
+  template <int A, int B, int kFirst = 0>
+  static void store(Sums<A, B>& sums) {
+    T::template store<kFirst>(sums.of[kFirst]);
+    if constexpr (kFirst + 1 < A * B) {
+      store<A, B, kFirst + 1>(sums);
+    }
+  }
+
+  /// One tile of weights of each panel from b on, times the inputs that are loaded. The same place `ahead` bytes further on is asked for in the first `soon`
+  /// panels.
+  template <int A, int B, int b = 0>
+  static void multiply(const std::byte* weights, std::int64_t panel_bytes, std::int64_t ahead, int soon) {
+    constexpr int kTile = kWeights + b % 2;
+    T::template load<kTile>(weights);
+    T::template dot<b * A, kInputs, kTile>();
+    if constexpr (A > 1) {
+      T::template dot<b * A + 1, kInputs + 1, kTile>();
+    }
+    if (b < soon) {
+      T::prefetch(weights + ahead);
+    }
+    if constexpr (b + 1 < B) {
+      multiply<A, B, b + 1>(weights + panel_bytes, panel_bytes, ahead, soon);
+    }
+  }
+
+  template <int A, int B>
+  static void add(std::int64_t rows, const Sums<A, B>& left, Sums<A, B>& right) {
+    for (int sum = 0; sum < A * B; ++sum) {
+      for (std::int64_t r = 0; r < rows_of(rows, sum % A); ++r) {
+        const float* from = left.of[sum] + r * kPanelOutputs;
+        float* to = right.of[sum] + r * kPanelOutputs;
+        for (std::int64_t i = 0; i < kPanelOutputs; ++i) {
+          to[i] = from[i] + to[i];
+        }
+      }
+    }
+  }
+
+  template <int A, int B>
+  static void fill_minus_zero(Sums<A, B>& sums) {
+    for (int sum = 0; sum < A * B; ++sum) {
+      for (std::int64_t i = 0; i < kTileFloats; ++i) {
+        sums.of[sum][i] = -0.0F;
+      }
+    }
+  }
+
+  /// B panels from `panel` on. Weights up to panel `last` come next and are worth asking for.
+  template <int A, int B>
+  static void block(const MatmulJob& job, std::int64_t rows, const std::byte* x, float* y, std::int64_t panel,
+                    std::int64_t last) {
+    Sums<A, B> level[kLevels];
+    const std::byte* weights = job.panels + panel * job.panel_bytes;
+    const std::int64_t distance = job.panel_bytes < kAheadBytes ? job.panel_bytes : kAheadBytes;
+    const std::int64_t after = last - (panel + B);
+    const int next = after < B ? static_cast<int>(after) : B;
+    std::int64_t at = 0;
+    int top = 0;  // where in the tree the last sum stands
+    if (job.slices == 0) {
+      fill_minus_zero<A, B>(level[0]);
+      write<A, B>(job, rows, level[0], y, panel);
+      return;
+    }
+    for (std::int64_t slice = 0; slice < job.slices; ++slice) {
+      zero<A * B>();
+      for (std::int64_t step = 0; step < job.slice_steps[slice]; step += kTileSteps) {
+        T::template load<kInputs>(x);
+        if constexpr (A > 1) {
+          T::template load<kInputs + 1>(x + kTileRows * kStepBytes);
+        }
+        // Behind the end of a panel lie those that are being read; what comes after them are the next B.
+        const bool over = at + distance >= job.panel_bytes;
+        multiply<A, B>(weights + at, job.panel_bytes, over ? distance + (B - 1) * job.panel_bytes : distance,
+                       over ? next : B);
+        at += kTileBytes;
+        x += rows * kStepBytes;
+      }
+      // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does. The place of a carry is free.
+      top = 0;
+      for (std::int64_t count = slice; (count & 1) != 0; count >>= 1) {
+        ++top;
+      }
+      if (job.slice_steps[slice] == 0) {
+        fill_minus_zero<A, B>(level[top]);
+      } else {
+        store<A, B>(level[top]);
+      }
+      for (int i = 0; i < top; ++i) {
+        add<A, B>(rows, level[i], level[top]);
+      }
+    }
+    // What is left are the odd ones that passed up.
+    for (int i = top + 1; i < kLevels; ++i) {
+      if ((((job.slices - 1) >> i) & 1) != 0) {
+        add<A, B>(rows, level[i], level[top]);
+      }
+    }
+    write<A, B>(job, rows, level[top], y, panel);
+  }
+
+  template <int A, int B>
+  static void write(const MatmulJob& job, std::int64_t rows, const Sums<A, B>& sums, float* y, std::int64_t panel) {
+    for (int sum = 0; sum < A * B; ++sum) {
+      const std::int64_t first = (panel + sum / A) * kPanelOutputs;
+      const std::int64_t left = job.outputs - first;
+      const float* from = sums.of[sum];
+      float* to = y + sum % A * kTileRows * job.y_stride + first;
+      for (std::int64_t r = 0; r < rows_of(rows, sum % A); ++r, from += kPanelOutputs, to += job.y_stride) {
+        if (left >= kPanelOutputs) {
+          __builtin_memcpy(to, from, kPanelOutputs * sizeof(float));
+        } else {
+          for (std::int64_t i = 0; i < left; ++i) {
+            to[i] = from[i];
+          }
+        }
+      }
+    }
+  }
+
+  /// As block(), `count` <= B panels.
+  template <int A, int B>
+  static void some(std::int64_t count, const MatmulJob& job, std::int64_t rows, const std::byte* x, float* y,
+                   std::int64_t panel, std::int64_t last) {
+    if constexpr (B > 1) {
+      if (count < B) {
+        some<A, B - 1>(count, job, rows, x, y, panel, last);
+        return;
+      }
+    }
+    block<A, B>(job, rows, x, y, panel, last);
+  }
+
+  /// Panels [begin, end), as many side by side as there are sums for: independent chains hide the latency of a product, and inputs serve several
+  /// panels. In parts as equal as can be, larger ones first.
+  template <int A>
+  static void panels(const MatmulJob& job, std::int64_t rows, const std::byte* x, float* y, std::int64_t begin,
+                     std::int64_t end, std::int64_t last) {
+    constexpr int kSideBySide = kSums / A;
+    while (begin < end) {
+      const std::int64_t parts = (end - begin + kSideBySide - 1) / kSideBySide;
+      const std::int64_t count = (end - begin + parts - 1) / parts;
+      some<A, kSideBySide>(count, job, rows, x, y, begin, last);
+      begin += count;
+    }
+  }
+
+  static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
+    std::int64_t group = end - begin;
+    if (job.blocks > 1 && job.panel_bytes > 0) {
+      group = kCachedBytes / job.panel_bytes;
+      group = group < 1 ? 1 : group;
+    }
+    for (; begin < end; begin += group) {
+      const std::int64_t stop = end - begin < group ? end : begin + group;
+      for (std::int64_t i = 0; i < job.blocks; ++i) {
+        const std::int64_t row = job.rows * i / job.blocks;
+        const std::int64_t rows = job.rows * (i + 1) / job.blocks - row;
+        const std::byte* x = job.x + row * job.x_bytes;
+        float* y = job.y + row * job.y_stride;
+        // Further blocks of rows find their weights in the cache.
+        const std::int64_t last = i + 1 == job.blocks ? end : stop;
+        if (rows <= kTileRows) {
+          configure<1>(rows);
+          panels<1>(job, rows, x, y, begin, stop, last);
+        } else {
+          configure<2>(rows);
+          panels<2>(job, rows, x, y, begin, stop, last);
+        }
+      }
+    }
+    T::release();
+  }
+
+  static void pack(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed) {
+    constexpr std::int64_t kTileInputs = 2 * kTileSteps;
+    for (std::int64_t i = 0; i < count; i += kTileInputs) {
+      const std::int64_t inputs = count - i < kTileInputs ? count - i : kTileInputs;
+      for (std::int64_t r = 0; r < rows; ++r, packed += kStepBytes) {
+        T::round(x + r * stride + i, inputs, packed);
+      }
+    }
+  }
+
+  static constexpr MatmulKernel kernel() {
+    return {.run = &run, .pack = &pack, .x_step_bytes = kInputBytes, .max_rows = kMaxRows};
+  }
+};
+
+}  // namespace specdec
