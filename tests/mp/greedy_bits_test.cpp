@@ -2,6 +2,7 @@
 #include "tests/support/greedy_bits.h"
 
 #include "mpi_test.h"
+#include "tests/support/all_isas.h"
 #include "tests/support/random_model.h"
 
 namespace specdec::testing {
@@ -31,6 +32,18 @@ TEST_P(GreedyBits, Gpt2) {
 }
 
 TEST_P(GreedyBits, ShippedPair) { expect_bits(make_shipped_subject(), {0, 1, 4, 15}, GetParam()); }
+
+/// As `parallel.isa` chooses them. Those that this machine lacks are not in the list of tests.
+class GreedyBitsOf : public ::testing::TestWithParam<Isa> {};
+
+TEST_P(GreedyBitsOf, LlamaWithGroupedQueries) {
+  const TemporaryDirectory directory;
+  const auto make = [] { return make_backend({.name = "cpu", .isa = GetParam(), .threads = 1}); };
+  expect_bits(make_random_subject("llama", directory.path(), make), {0, 1, 4, 15}, "shm");
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, GreedyBitsOf, ::testing::ValuesIn(all_isas()),
+                         [](const auto& instance) { return std::string(name_of(instance.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Over, GreedyBits, ::testing::Values("mpi", "shm", "hier"),
                          [](const auto& instance) { return std::string(instance.param); });

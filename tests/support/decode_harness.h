@@ -25,6 +25,8 @@ enum class DraftKind : std::uint8_t {
   kTarget,  ///< the target itself, on one rank
 };
 
+using MakeBackend = std::function<std::unique_ptr<Backend>()>;
+
 struct DecodeCase {
   std::filesystem::path target;
   std::filesystem::path draft;
@@ -35,7 +37,7 @@ struct DecodeCase {
   DType dtype = DType::kBF16;
   int threads = 1;
   EndRules rules;
-  std::function<std::unique_ptr<Backend>()> make_backend;  ///< nothing: the CPU's, of `threads`
+  MakeBackend make_backend;  ///< nothing: the CPU's, of `threads`
 };
 
 /// What a rank does to what it is sent, before it acts on it.

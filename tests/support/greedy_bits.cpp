@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tests/support/random_model.h"
 
@@ -21,7 +22,7 @@ std::vector<Token> some_tokens(std::int64_t count, std::int64_t vocabulary, std:
 
 void decode_references(GreedySubject& subject) {
   SelfCommunicator self;
-  const DecodeCase base{.target = subject.target, .draft = {}};
+  const DecodeCase base{.target = subject.target, .draft = {}, .make_backend = subject.make_backend};
   DecodeRank rank(self, base);
   for (const GreedySubject::Prompt& prompt : subject.prompts) {
     DecodeCase settings = base;
@@ -61,15 +62,18 @@ void expect_same(const DecodeResult& expected, const DecodeResult& found, std::i
 
 }  // namespace
 
-GreedySubject make_random_subject(const std::string& family, const std::filesystem::path& directory) {
+GreedySubject make_random_subject(const std::string& family, const std::filesystem::path& directory,
+                                  MakeBackend make_backend) {
   RandomModel model{.family = family, .seed = 3};
   if (family == "gpt2") {
     model.d_model = 40;
     model.heads = 10;
     model.vocabulary = 323;
   }
-  GreedySubject subject{
-      .name = family, .target = directory / (family + "-target"), .draft = directory / (family + "-draft")};
+  GreedySubject subject{.name = family,
+                        .target = directory / (family + "-target"),
+                        .draft = directory / (family + "-draft"),
+                        .make_backend = std::move(make_backend)};
   write_random_model(model, subject.target);
   model.noise = 0.25F;
   write_random_model(model, subject.draft);
@@ -106,7 +110,8 @@ GreedySubject make_shipped_subject() {
 GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subject,
                                   const std::vector<std::int64_t>& ks, int threads) {
   GreedyCoverage coverage;
-  const DecodeCase base{.target = subject.target, .draft = subject.draft, .threads = threads};
+  const DecodeCase base{
+      .target = subject.target, .draft = subject.draft, .threads = threads, .make_backend = subject.make_backend};
   DecodeRank rank(group, base);
   const bool is_root = group.rank() == 0;
   for (std::size_t p = 0; p < subject.prompts.size(); ++p) {

@@ -18,11 +18,13 @@ struct GreedySubject {
   };
   std::vector<Prompt> prompts;
   std::vector<DecodeResult> reference;  ///< autoregressive on one rank, per prompt
+  MakeBackend make_backend;             ///< on every rank, the reference's too; as DecodeCase's
 };
 
 /// Models that write_random_model makes below `directory`, with prompts that run to the limit, over an EOS, to a stop string and to the end
 /// of the context; `family` as in RandomModel.
-GreedySubject make_random_subject(const std::string& family, const std::filesystem::path& directory);
+GreedySubject make_random_subject(const std::string& family, const std::filesystem::path& directory,
+                                  MakeBackend make_backend = {});
 /// The shipped pair.
 GreedySubject make_shipped_subject();
 

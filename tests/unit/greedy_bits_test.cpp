@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/thread_communicator.h"
+#include "tests/support/emulated_tiles_backend.h"
 #include "tests/support/random_model.h"
 
 namespace specdec::testing {
@@ -39,6 +40,25 @@ TEST_P(GreedyBits, Gpt2) {
 }
 
 TEST_P(GreedyBits, ShippedPair) { run(make_shipped_subject(), {0, 1, 4, 15, 20}); }
+
+class GreedyBitsOnEmulatedTiles : public ::testing::TestWithParam<int> {};
+
+TEST_P(GreedyBitsOnEmulatedTiles, LlamaWithGroupedQueries) {
+  const TemporaryDirectory directory;
+  const GreedySubject subject = make_random_subject("llama", directory.path(), make_emulated_tiles_backend);
+  GreedyCoverage coverage;
+  run_ranks(GetParam(), [&](Communicator& group) {
+    const GreedyCoverage seen = expect_greedy_bits(group, subject, {0, 1, 4}, 1);
+    if (group.rank() == 0) {
+      coverage = seen;
+    }
+  });
+  EXPECT_GT(coverage.accepted, 0);
+  EXPECT_GT(coverage.rejected, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GreedyBitsOnEmulatedTiles, ::testing::Values(1, 4),
+                         [](const auto& value) { return std::to_string(value.param) + "ranks"; });
 
 INSTANTIATE_TEST_SUITE_P(RanksAndThreads, GreedyBits,
                          ::testing::Values(std::tuple{1, 1}, std::tuple{1, 2}, std::tuple{2, 1}, std::tuple{2, 2},
