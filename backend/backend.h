@@ -12,6 +12,7 @@
 
 #include "backend/dtype.h"
 #include "backend/random_elements.h"
+#include "backend/source_file.h"
 #include "backend/tensor.h"
 
 /// What one rank computes with: memory and the dozen operations that a transformer needs. A layer never asks which
@@ -36,6 +37,8 @@ struct WeightView {
   std::int64_t row_stride = 0;
   std::int64_t col_stride = 1;
   std::optional<RandomElements> random = {};
+  /// The file that `data` points into; null where there is none, or nobody knows. It outlives the view.
+  const SourceFile* source = nullptr;
 };
 
 /// out [cols] = row `row`, as fp32.

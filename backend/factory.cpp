@@ -11,8 +11,8 @@ namespace specdec {
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   if (options.name == "cpu") {
-    return std::make_unique<CpuBackend>(options.isa, options.threads,
-                                        options.pin ? ThreadPool::Pin::kToOwnCores : ThreadPool::Pin::kNone);
+    const ThreadPool::Pin pin = options.pin ? ThreadPool::Pin::kToOwnCores : ThreadPool::Pin::kNone;
+    return std::make_unique<CpuBackend>(options.isa, options.threads, pin, options.packed_cache);
   }
   if (options.name == "reference") {
     return std::make_unique<ReferenceBackend>();

@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
+#include "backend/cpu/packed_cache.h"
 #include "backend/cuda/cuda_backend.h"
 
 namespace specdec {
@@ -15,6 +16,8 @@ struct BackendOptions {
   Isa isa = detect_isa();
   int threads = 1;   ///< of "cpu": compute threads, the calling one included
   bool pin = false;  ///< of "cpu": ThreadPool::Pin
+  /// Of "cpu": where packed weights are kept, null for nowhere; outlives the backend.
+  PackedCache* packed_cache = nullptr;
   CudaOptions cuda;  ///< of "cuda"
 };
 

@@ -73,7 +73,8 @@ bool decode(Job& job, const RunConfig& config, Progress& progress, bool stream, 
 
 /// Rank 0's part of the job. However it ends, the report on disk says so.
 int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLine& command, const std::string& note) {
-  RunJournal journal(config, job.machine(session.hosts()));
+  const MachineRecord machine = job.machine(session.hosts());
+  RunJournal journal(config, machine);
   std::optional<JournalFile> file;
   if (!command.json.empty()) {
     file.emplace(journal, command.json);
@@ -96,6 +97,9 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   }
   if (config.weights.random) {
     fmt::print(stderr, "{}: note: {}: the text means nothing\n", session.program(), label_of(config.weights));
+  }
+  if (const std::string& problem = machine.weights_cache.problem; !problem.empty()) {
+    fmt::print(stderr, "{}: warning: {}; weights were packed and not kept\n", session.program(), problem);
   }
   bool complete = false;
   try {

@@ -22,10 +22,10 @@ namespace specdec {
 /// One file, mapped read-only for the life of the checkpoint.
 class Checkpoint::Mapping {
  public:
-  explicit Mapping(const std::filesystem::path& file) : file_(file.string()) {
-    const int descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+  explicit Mapping(const std::filesystem::path& file) : source_{.path = file.string()} {
+    const int descriptor = ::open(source_.path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
-      throw_bad_input(fmt::format("{}: found {}, expected a safetensors file", file_, std::strerror(errno)));
+      throw_bad_input(fmt::format("{}: found {}, expected a safetensors file", source_.path, std::strerror(errno)));
     }
     struct stat status = {};
     const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
@@ -33,24 +33,33 @@ class Checkpoint::Mapping {
     void* at = bytes_ == 0 ? MAP_FAILED : ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, descriptor, 0);
     ::close(descriptor);
     if (at == MAP_FAILED) {
-      throw_bad_input(fmt::format("{}: found {}, expected a safetensors file", file_,
+      throw_bad_input(fmt::format("{}: found {}, expected a safetensors file", source_.path,
                                   !regular      ? "a directory or device"
                                   : bytes_ == 0 ? "an empty file"
                                                 : "no memory to map it"));
     }
-    data_ = static_cast<const std::byte*>(at);
+    source_.data = static_cast<const std::byte*>(at);
+    source_.state = state_of(status);
   }
-  ~Mapping() { ::munmap(const_cast<std::byte*>(data_), bytes_); }  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  ~Mapping() {
+    ::munmap(const_cast<std::byte*>(source_.data), bytes_);
+  }  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  const std::string& file() const { return file_; }
-  const std::byte* data() const { return data_; }
+  const SourceFile& source() const { return source_; }
+  const std::string& file() const { return source_.path; }
+  const std::byte* data() const { return source_.data; }
   std::size_t bytes() const { return bytes_; }
 
  private:
-  std::string file_;
-  const std::byte* data_ = nullptr;
+  static std::string state_of(const struct stat& status) {
+    return fmt::format("device {} inode {} bytes {} written {}.{:09} changed {}.{:09}", status.st_dev, status.st_ino,
+                       status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ctim.tv_sec,
+                       status.st_ctim.tv_nsec);
+  }
+
+  SourceFile source_;
   std::size_t bytes_ = 0;
 };
 
@@ -296,6 +305,7 @@ Checkpoint::Checkpoint(const std::filesystem::path& directory) : directory_(dire
         refuse(mapping.file(), printable(entry.name), "a tensor that another file has too", "each tensor once");
       }
       if (entry.view) {
+        entry.view->source = &mapping.source();
         tensors_.emplace(entry.name, std::move(*entry.view));
       }
     }

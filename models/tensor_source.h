@@ -18,6 +18,7 @@ struct TensorView {
   std::vector<std::int64_t> shape;
   const std::byte* data = nullptr;
   std::optional<RandomElements> random = {};
+  const SourceFile* source = nullptr;  ///< as WeightView's
 };
 
 /// Where the tensors of a model come from: files (checkpoint.h) or a generator (random_tensors.h).

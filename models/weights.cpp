@@ -16,12 +16,13 @@ constexpr const char* kHeadTable = "lm_head.weight";
 /// A tensor [rows, cols] that lies as the backend wants it: outputs by inputs.
 WeightView as_stored(const TensorView& tensor) {
   const std::int64_t cols = tensor.shape[1];
-  return {tensor.data, tensor.dtype, tensor.shape[0], cols, cols, 1, tensor.random};
+  return {tensor.data, tensor.dtype, tensor.shape[0], cols, cols, 1, tensor.random, tensor.source};
 }
 
 /// A Conv1D tensor [inputs, outputs] as outputs by inputs.
 WeightView transposed(const TensorView& tensor) {
-  return {tensor.data, tensor.dtype, tensor.shape[1], tensor.shape[0], 1, tensor.shape[1], tensor.random};
+  return {tensor.data, tensor.dtype,    tensor.shape[1], tensor.shape[0],
+          1,           tensor.shape[1], tensor.random,   tensor.source};
 }
 
 WeightView block_of(const WeightView& view, Range rows, Range cols) {

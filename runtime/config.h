@@ -35,12 +35,17 @@ constexpr DType dtype_named(std::string_view name) {
   return name == name_of(DType::kF32) ? DType::kF32 : name == name_of(DType::kF16) ? DType::kF16 : DType::kBF16;
 }
 
+/// Values of RunConfig::weights_cache that are no folder.
+constexpr std::string_view kNoWeightsCache = "off";
+constexpr std::string_view kAutoWeightsCache = "auto";
+
 /// Everything that a run is made of, as written in a YAML file (docs/configuration.md) and changed by --set. Rank 0 reads it and
 /// broadcasts it; the other ranks never open the file.
 struct RunConfig {
   std::filesystem::path target;
-  std::filesystem::path draft;  ///< empty: autoregressive only
-  WeightsChoice weights;        ///< of target and draft
+  std::filesystem::path draft;                 ///< empty: autoregressive only
+  WeightsChoice weights;                       ///< of target and draft
+  std::string weights_cache{kNoWeightsCache};  ///< or kAutoWeightsCache, or an absolute path
   DType dtype = DType::kBF16;
   std::string backend = "cpu";  ///< "cpu", "reference" or "cuda"
   bool compare = false;
@@ -75,6 +80,9 @@ struct RunConfig {
     bool ignore_eos = false;
     std::vector<std::string> stop;
   } decode;
+
+  /// Whether packed weights are kept for the next job: random ones never, and only the backend cpu packs on the host.
+  bool caches_weights() const { return weights_cache != kNoWeightsCache && !weights.random && backend == "cpu"; }
 
   /// What decodes each prompt, the method whose text is wanted first.
   std::vector<Method> methods() const {

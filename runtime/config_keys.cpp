@@ -153,6 +153,26 @@ ConfigKey threads() {
   return key;
 }
 
+ConfigKey weights_cache() {
+  ConfigKey key =
+      base("weights_cache", "word or path", "off, auto, or the absolute path of a folder",
+           "With `backend: cpu`, a folder that keeps packed weights, so that the next start reads them instead of "
+           "packing; what does not fit the checkpoint is packed again, and deleting files there costs time only. "
+           "`auto`: `$XDG_CACHE_HOME/specdec_dist`, or `~/.cache/specdec_dist`. Random weights are not kept.",
+           [](RunConfig& c) -> std::string& { return c.weights_cache; });
+  key.plain = true;
+  key.default_text = kNoWeightsCache;
+  key.assign = [accepts = key.accepts](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
+    const std::string value = node.IsScalar() ? node.Scalar() : "";
+    const bool path = value.starts_with('/') && value.find('\0') == std::string::npos;
+    if (!path && value != kNoWeightsCache && value != kAutoWeightsCache) {
+      reject(place, node, "weights_cache", describe(node), accepts);
+    }
+    config.weights_cache = value;
+  };
+  return key;
+}
+
 ConfigKey stop_strings() {
   ConfigKey key = base("decode.stop", "list of strings", "a list of non-empty strings",
                        "Generation ends before the first of these strings appears in the text.",
@@ -256,6 +276,7 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(integer("weights_seed", std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(),
                          "Of random weights; the same seed gives the same models on any number of ranks.",
                          [](RunConfig& c) -> std::uint64_t& { return c.weights.seed; }));
+  keys.push_back(weights_cache());
   keys.push_back(choice(
       "dtype", {"bf16", "f16", "f32"},
       "Type of the weights in memory; sums are always fp32. `f16` is for the backends cuda and reference.",

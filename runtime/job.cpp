@@ -69,10 +69,12 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
   channel_.on_begin([this](const Round& round) { links_.take(static_cast<std::size_t>(round.interconnect)); });
   const Isa isa = agree_on_isa(world_, config_.parallel.isa, "parallel.isa");
   agree(world_, [&] {
+    weights_cache_ = std::make_unique<WeightsCache>(config_, [this] { world_.report_progress(); });
     backend_ = make_backend({.name = config_.backend,
                              .isa = isa,
                              .threads = config_.parallel.threads.value_or(1),
                              .pin = pinning_wanted(),
+                             .packed_cache = weights_cache_->packed(),
                              .cuda = {.local_rank = local.rank,
                                       .local_ranks = local.ranks,
                                       .share = config_.parallel.share_gpus,
@@ -87,6 +89,7 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
       load_draft_and_prompts();
     }
   });
+  cache_record_ = weights_cache_->gather(world_);
   decision_ = std::make_unique<Decision>(target_->head(), target_group.rank() == 0, config_.decode.sampling, verifier_,
                                          config_.decode.seed);
   std::optional<std::uint64_t> configuration;
@@ -103,7 +106,8 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
                         .threads = config_.parallel.threads.value_or(1),
                         .backend = backend_->description(),
                         .transport = std::string(target_group_.transport()),
-                        .dtype = std::string(name_of(config_.dtype))};
+                        .dtype = std::string(name_of(config_.dtype)),
+                        .weights_cache = cache_record_};
   for (const std::string& host : hosts) {
     if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
       machine.hosts.push_back(host);

@@ -22,6 +22,7 @@
 #include "runtime/round.h"
 #include "runtime/scorer.h"
 #include "runtime/verifier.h"
+#include "runtime/weights_cache.h"
 
 namespace specdec {
 
@@ -46,6 +47,7 @@ class Job {
   /// On rank 0 the prompts as ids; empty elsewhere.
   const std::vector<EncodedPrompt>& prompts() const { return prompts_; }
   /// What the job runs on, for reports; `hosts` of every rank.
+  /// `weights_cache` is on rank 0 alone.
   MachineRecord machine(const std::vector<std::string>& hosts) const;
 
   /// On rank 0: continues prompt `index` with `method` under number `interconnect` of RunConfig::interconnects, telling `sink`. False when
@@ -76,12 +78,14 @@ class Job {
   TimedCommunicator target_group_;
   std::function<bool()> interrupted_;
   DeviceWait device_wait_;
+  std::unique_ptr<WeightsCache> weights_cache_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<TensorSource> weights_;
   std::unique_ptr<Transformer> target_;
   std::unique_ptr<Draft> draft_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<EncodedPrompt> prompts_;
+  WeightsCacheRecord cache_record_;
   TokenVerifier verifier_;
   std::unique_ptr<Decision> decision_;
   std::unique_ptr<Scorer> scorer_;

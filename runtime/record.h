@@ -8,6 +8,7 @@
 #include "models/config.h"
 #include "parallel/modelled_link.h"
 #include "runtime/config.h"
+#include "runtime/weights_cache.h"
 
 /// What the decoding loop writes down, as plain data. metrics.h makes figures of it, report.h tables and JSON.
 namespace specdec {
@@ -62,6 +63,7 @@ struct MachineRecord {
   std::string backend;             ///< Backend::description(), the agreed instruction set included
   std::string transport;           ///< Communicator::transport() of the target group
   std::string dtype;               ///< of the packed weights
+  WeightsCacheRecord weights_cache;
 };
 
 enum class JobStatus : std::uint8_t { kRunning, kOk, kInterrupted, kFailed };

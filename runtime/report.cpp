@@ -72,6 +72,10 @@ std::string machine_lines(const JobRecord& job) {
   std::string text = fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n",
                                  machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
                                  machine.transport, machine.backend, machine.threads, machine.dtype);
+  if (job.config.caches_weights()) {
+    text += fmt::format("Matrices of weights from the cache: {}, packed: {}\n", machine.weights_cache.from_cache,
+                        machine.weights_cache.packed);
+  }
   if (job.config.weights.random) {
     text +=
         fmt::format("{}: the texts mean nothing, nor does the acceptance rate; the times are those of the shapes {}\n",

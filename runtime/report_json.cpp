@@ -141,6 +141,14 @@ json weights_json(const WeightsChoice& choice) {
           {"seed", choice.random ? json(choice.seed) : json()}};
 }
 
+json weights_cache_json(const JobRecord& job) {
+  if (!job.config.caches_weights()) return nullptr;
+  const WeightsCacheRecord& cache = job.machine.weights_cache;
+  return {{"from_cache", cache.from_cache},
+          {"packed", cache.packed},
+          {"problem", cache.problem.empty() ? json() : json(cache.problem)}};
+}
+
 json machine_json(const JobRecord& job) {
   const MachineRecord& m = job.machine;
   return {{"ranks", m.ranks},
@@ -150,6 +158,7 @@ json machine_json(const JobRecord& job) {
           {"transport", m.transport},
           {"dtype", m.dtype},
           {"weights", weights_json(job.config.weights)},
+          {"weights_cache", weights_cache_json(job)},
           {"interconnects", interconnects_json(job)}};
 }
 

@@ -34,8 +34,8 @@ int positive(int threads) {
 
 }  // namespace
 
-CpuBackend::CpuBackend(Isa isa, int threads, ThreadPool::Pin pin)
-    : isa_(supported(isa)), ops_(row_ops(isa)), pool_(positive(threads), pin), attention_(ops_, pool_) {
+CpuBackend::CpuBackend(Isa isa, int threads, ThreadPool::Pin pin, PackedCache* cache)
+    : isa_(supported(isa)), ops_(row_ops(isa)), pool_(positive(threads), pin), cache_(cache), attention_(ops_, pool_) {
   flush_subnormals_to_zero();
 }
 
@@ -67,7 +67,7 @@ std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
   if (spec.dtype == DType::kF16) {
     throw_bad_input("dtype: found \"f16\" with the backend \"cpu\", expected \"bf16\" or \"f32\"");
   }
-  auto linear = std::make_unique<CpuPackedLinear>(spec, isa_, pool_);
+  auto linear = std::make_unique<CpuPackedLinear>(spec, isa_, pool_, cache_);
   matmul_scratch_.reserve(*linear);
   return linear;
 }

@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/matmul.h"
+#include "backend/cpu/packed_cache.h"
 #include "backend/cpu/row_ops.h"
 #include "backend/cpu/thread_pool.h"
 
@@ -20,7 +21,8 @@ namespace specdec {
 class CpuBackend final : public Backend {
  public:
   /// Throws kBadInput if this CPU lacks `isa`, threads < 1, or the machine does not let so many threads start.
-  CpuBackend(Isa isa, int threads, ThreadPool::Pin pin = ThreadPool::Pin::kNone);
+  /// pack() takes from `cache` what it holds, and keeps there what it does not; null: it packs. It must outlive the backend.
+  CpuBackend(Isa isa, int threads, ThreadPool::Pin pin = ThreadPool::Pin::kNone, PackedCache* cache = nullptr);
 
   std::string description() const override;
 
@@ -64,6 +66,7 @@ class CpuBackend final : public Backend {
   Isa isa_;
   const RowOps& ops_;
   ThreadPool pool_;
+  PackedCache* cache_;
   MatmulScratch matmul_scratch_;
   CpuAttention attention_;
 };

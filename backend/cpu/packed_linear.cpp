@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "backend/cpu/parallel_for.h"
 #include "backend/dtype.h"
@@ -32,9 +34,21 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& ker
   }
 }
 
-CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& pool)
+CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& pool, PackedCache* cache)
     : CpuPackedLinear(spec, isa, Contents::kNone) {
+  std::optional<PackedKey> key;
+  if (cache != nullptr) {
+    const auto bytes = static_cast<std::size_t>(panel_bytes());
+    key = PackedKey::of(spec, kLayout, static_cast<std::size_t>(panel_count()) * bytes, bytes);
+  }
+  if (std::optional<AlignedArray> kept = key ? cache->load(*key, pool) : std::nullopt) {
+    panels_ = std::move(*kept);
+    return;
+  }
   fill(spec, pool);
+  if (key) {
+    cache->store(*key, panels_);
+  }
 }
 
 void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs, std::int64_t unit_steps) {

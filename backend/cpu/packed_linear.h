@@ -9,6 +9,7 @@
 #include "backend/cpu/aligned_array.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/matmul_kernel.h"
+#include "backend/cpu/packed_cache.h"
 #include "backend/cpu/thread_pool.h"
 
 namespace specdec {
@@ -26,6 +27,9 @@ inline constexpr std::uint32_t kPanelLayoutVersion = 2;
 /// (docs/numerics.md, rule 6). An empty slice has no steps.
 class CpuPackedLinear final : public PackedLinear {
  public:
+  /// Of the bytes above, for files that keep them: raised with every change of what is packed where.
+  static constexpr int kLayout = 1;
+
   /// Part of a row of x that stays contiguous when rows are packed: inputs [begin, begin + count) go to step `step` on.
   struct Run {
     std::int64_t begin = 0;
@@ -36,7 +40,8 @@ class CpuPackedLinear final : public PackedLinear {
   /// With Contents::kNone there are no panels, only where they would be.
   CpuPackedLinear(const LinearSpec& spec, Isa isa, Contents contents = Contents::kPacked);
   /// Packed by all threads of `pool`, the same bytes. Of a large matrix a thread packs what it will multiply with, so that this lies near its core.
-  CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& pool);
+  /// Or taken from `cache`, where that has them.
+  CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& pool, PackedCache* cache = nullptr);
   /// With a kernel of the caller's choice: one for spec.dtype that this CPU has.
   CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel, Contents contents = Contents::kPacked);
 

@@ -146,6 +146,7 @@ def wrong_values(place):
             ("decode.top_k=-1", "decode.top_k", "'-1'"), ("decode.seed=-1", "decode.seed", "'-1'"),
             ("decode.max_new_tokens=0", "decode.max_new_tokens", "'0'"), ("decode.stop=['']", "decode.stop", "an empty string"),
             ("decode.method=greedy", "decode.method", "'greedy'"), ("compare=maybe", "compare", "'maybe'"),
+            ("weights_cache=cache", "weights_cache", "'cache'", "absolute path"), ("weights_cache=", "weights_cache", "off, auto"),
             ("dtype=f61", "dtype", "'f61'"), ("parallel.deadline=0", "parallel.deadline", "'0'"),
             ("parallel.threads=0", "parallel.threads", "'0'"), ("backend=cpuu", "backend", "'cpuu'", "cpu, reference"),
             ("parallel.isa=sse2", "parallel.isa", "'sse2'", "avx2")):
@@ -160,6 +161,13 @@ def unknown_transport(place):
 @case(together=True)
 def halves_on_a_cpu(place):
     place.refuses_run('dtype: found "f16" with the backend "cpu"', "bf16", more=["--set", "dtype=f16"])
+
+
+@case(together=True)
+def cache_that_cannot_be_made(place):
+    file = os.path.join(place.target, "config.json")
+    for folder in (file, os.path.join(file, "below")):
+        place.refuses_run(f"weights_cache: {folder}: found ", "expected a folder", more=["--set", f"weights_cache={folder}"])
 
 
 @case(together=True)

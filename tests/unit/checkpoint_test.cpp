@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
 #include <random>
+#include <thread>
 
 #include "backend/dtype.h"
 #include "tests/unit/model_files.h"
@@ -36,6 +39,36 @@ TEST(Checkpoint, ReadsASingleFile) {
   const TensorView& b = checkpoint.tensor("b", {4});
   EXPECT_EQ(load_as_float(b.data, b.dtype, 0), 6.0F);
   EXPECT_EQ(load_as_float(b.data, b.dtype, 3), 9.0F);
+}
+
+TEST(Checkpoint, SaysWhereItsBytesLie) {
+  const TemporaryDirectory directory;
+  const std::string content = f32_checkpoint({{"a", {2, 3}}, {"b", {4}}});
+  const auto file = directory.write("model.safetensors", content);
+  const auto state = [&] {
+    const Checkpoint checkpoint(directory.path());
+    const TensorView& b = checkpoint.tensor("b", {4});
+    EXPECT_EQ(b.source->path, file.string());
+    EXPECT_EQ(b.data - b.source->data, static_cast<std::ptrdiff_t>(content.size()) - 16);
+    return b.source->state;
+  };
+  const std::string first = state();
+  EXPECT_EQ(state(), first);
+  const auto written = std::filesystem::last_write_time(file);
+  std::string states = first;
+  const auto expect_new = [&](const char* what) {
+    const std::string now = state();
+    EXPECT_THAT(states, ::testing::Not(HasSubstr(now))) << what;
+    states += "\n" + now;
+  };
+  // The clock of file systems ticks every few milliseconds.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  directory.write("model.safetensors", content);
+  std::filesystem::last_write_time(file, written);
+  expect_new("written in place, with the time of before");
+  std::filesystem::rename(directory.write("other", content), file);
+  std::filesystem::last_write_time(file, written);
+  expect_new("another file of this name");
 }
 
 TEST(Checkpoint, ReadsAllThreeTypes) {

@@ -35,7 +35,8 @@ std::string parse_error(const std::string& yaml) {
 TEST(Config, ReadsEveryKey) {
   const RunConfig run =
       parse_config(
-          "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\ndtype: f32\nbackend: "
+          "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\nweights_cache: "
+          "/var/cache\ndtype: f32\nbackend: "
           "reference\ncompare: true\n"
           "interconnect: [tpu-v4-chen, native]\n"
           "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
@@ -49,6 +50,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(run.draft, "c");
   EXPECT_TRUE(run.weights.random);
   EXPECT_EQ(run.weights.seed, 18446744073709551615U);
+  EXPECT_EQ(run.weights_cache, "/var/cache");
   EXPECT_EQ(run.dtype, DType::kF32);
   EXPECT_EQ(run.backend, "reference");
   EXPECT_TRUE(run.compare);

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/fingerprint.h"
 #include "tests/support/random_layers.h"
 #include "tests/unit/backend_fixture.h"
 #include "tests/unit/matmul_cases.h"
@@ -83,6 +85,19 @@ TEST(PackedLinear, BytesOfWeightsThatWereRead) {
       expect_layout(weight.spec(dtype), "cut");
     }
   }
+}
+
+TEST(PackedLinear, OtherBytesAreAnotherLayout) {
+  RunningHash hash;
+  for (const DType dtype : kPackedTypes) {
+    for (const testing::RandomLayer& layer : testing::random_layers(dtype)) {
+      const CpuPackedLinear packed(layer.spec(), Isa::kScalar);
+      hash.add(std::span(packed.panels(), packed.bytes()));
+    }
+  }
+  EXPECT_EQ(CpuPackedLinear::kLayout, 1);
+  EXPECT_EQ(hash.value(), 6629836984645271445U)
+      << "raise CpuPackedLinear::kLayout and write down its number and hash here";
 }
 
 TEST(PackedLinear, FillsMemoryThatWasUsedBefore) {
