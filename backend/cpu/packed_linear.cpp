@@ -39,7 +39,7 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& po
   std::optional<PackedKey> key;
   if (cache != nullptr) {
     const auto bytes = static_cast<std::size_t>(panel_bytes());
-    key = PackedKey::of(spec, kLayout, static_cast<std::size_t>(panel_count()) * bytes, bytes);
+    key = PackedKey::of(spec, kPanelLayoutVersion, static_cast<std::size_t>(panel_count()) * bytes, bytes);
   }
   if (std::optional<AlignedArray> kept = key ? cache->load(*key, pool) : std::nullopt) {
     panels_ = std::move(*kept);

@@ -14,8 +14,8 @@
 
 namespace specdec {
 
-/// Of the layout below; a file of packed panels that says another one holds other bytes.
-inline constexpr std::uint32_t kPanelLayoutVersion = 2;
+/// Of the layout below, for files that keep such bytes: raised with every change of what is packed where.
+inline constexpr int kPanelLayoutVersion = 2;
 
 /// A weight matrix cut into panels of 16 outputs, the same bytes for every instruction set.
 ///
@@ -27,9 +27,6 @@ inline constexpr std::uint32_t kPanelLayoutVersion = 2;
 /// (docs/numerics.md, rule 6). An empty slice has no steps.
 class CpuPackedLinear final : public PackedLinear {
  public:
-  /// Of the bytes above, for files that keep them: raised with every change of what is packed where.
-  static constexpr int kLayout = 1;
-
   /// Part of a row of x that stays contiguous when rows are packed: inputs [begin, begin + count) go to step `step` on.
   struct Run {
     std::int64_t begin = 0;

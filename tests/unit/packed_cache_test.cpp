@@ -59,7 +59,7 @@ class PackedCacheTest : public ::testing::Test {
   LinearSpec spec(DType dtype = DType::kBF16) const {
     return {.stacked = {view(0, 18), view(20, 5)}, .slices = {{0, 5}, {5, 5}, {5, kCols}}, .dtype = dtype};
   }
-  PackedKey key(const LinearSpec& of, int layout = CpuPackedLinear::kLayout) const {
+  PackedKey key(const LinearSpec& of, int layout = kPanelLayoutVersion) const {
     const CpuPackedLinear packed(of, Isa::kScalar, Contents::kNone);
     const auto piece = static_cast<std::size_t>(packed.panel_bytes());
     return PackedKey::of(of, layout, static_cast<std::size_t>(packed.panel_count()) * piece, piece).value();
@@ -177,7 +177,7 @@ TEST_F(PackedCacheTest, PanelsOfAnotherMatrixUnderThisHeaderAreFound) {
 TEST_F(PackedCacheTest, OfAnotherStateOrLayoutTheFileIsReplaced) {
   fill();
   const PackedKey before = key();
-  const PackedKey layout = key(spec(), CpuPackedLinear::kLayout + 1);
+  const PackedKey layout = key(spec(), kPanelLayoutVersion + 1);
   EXPECT_EQ(layout.file_name, before.file_name);
   EXPECT_FALSE(loads(layout));
   source_.state = "2";
