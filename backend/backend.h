@@ -51,7 +51,7 @@ struct LinearSpec {
   /// The canonical slices of the local inner dimension that this rank owns, in order, covering [0, cols) without gaps; some
   /// may be empty. A column-parallel or replicated layer has exactly one: the whole inner dimension.
   std::vector<Range> slices;
-  /// Type of the packed weights; the CPU backend has no kF16.
+  /// Type of the packed weights; the CPU backend has no kF16, GPUs no kInt8.
   DType dtype = DType::kBF16;
   /// `stacked` are gates and as many outputs that they gate: for matmul_silu_mul(), so that a backend may lay the two of a pair side by side.
   bool gated = false;
@@ -196,7 +196,8 @@ class Backend {
   // --- Linear layers ----------------------------------------------------------------------------------------------
   virtual std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) = 0;
   /// y[r, n] = tree over slices s of (sum over k in s, in order and from zero, of x[r, k] * w[n, k]), in fp32. x is rounded to bf16
-  /// or fp16 first when the weights are. A slice that is empty counts as -0.0, the identity; so does a matrix with no columns. Any
+  /// or fp16 first when the weights are; with int8 it is quantised, and a slice is summed by groups (docs/numerics.md, "int8"), with the same
+  /// bits on every backend. A slice that is empty counts as -0.0, the identity; so does a matrix with no columns. Any
   /// number of rows; the result of a row does not depend on the others. x [rows, in_features], y [rows, out_features].
   virtual void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) = 0;
   /// matmul(weight, x, y) for a caller that waits for other ranks then, and comes to multiply with `next`: a backend may ask for its weights already.

@@ -10,10 +10,11 @@
 
 namespace specdec {
 
-/// Element types of checkpoints and of packed weights; which backend packs which is said at LinearSpec (backend.h).
-enum class DType : std::uint8_t { kF32, kF16, kBF16 };
+/// Element types of checkpoints and of packed weights; which backend packs which is said at LinearSpec (backend.h). kInt8 is of packed weights
+/// only, which have scales beside their elements (backend/int8.h).
+enum class DType : std::uint8_t { kF32, kF16, kBF16, kInt8 };
 
-constexpr std::size_t size_of(DType type) { return type == DType::kF32 ? 4 : 2; }
+constexpr std::size_t size_of(DType type) { return type == DType::kF32 ? 4 : type == DType::kInt8 ? 1 : 2; }
 
 constexpr std::string_view name_of(DType type) {
   switch (type) {
@@ -23,6 +24,8 @@ constexpr std::string_view name_of(DType type) {
       return "f16";
     case DType::kBF16:
       return "bf16";
+    case DType::kInt8:
+      return "int8";
   }
   return "?";
 }
@@ -100,6 +103,8 @@ inline float load_as_float(const std::byte* data, DType type, std::int64_t index
       return f16_to_float(static_cast<std::uint16_t>(bits));
     case DType::kBF16:
       return bf16_to_float(static_cast<std::uint16_t>(bits));
+    case DType::kInt8:
+      return static_cast<float>(static_cast<std::int8_t>(bits));
   }
   return 0.0F;
 }
@@ -123,6 +128,11 @@ inline void load_as_floats(const std::byte* data, DType type, std::span<float> o
       return;
     case DType::kBF16:
       halves(bf16_to_float);
+      return;
+    case DType::kInt8:
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i] = load_as_float(data, type, static_cast<std::int64_t>(i));
+      }
       return;
   }
 }

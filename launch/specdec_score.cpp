@@ -82,7 +82,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--trace", options.trace, "Write what every rank did when, as a timeline for Perfetto")
       ->type_name("DIR");
   app.add_option("--dtype", options.dtype, "Type of the packed weights")
-      ->check(CLI::IsMember({"bf16", "f16", "f32"}))
+      ->check(CLI::IsMember(weight_type_names()))
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--weights", [&options](const std::string& source) { options.weights.random = source == "random"; },
@@ -252,6 +252,7 @@ int run(MpiSession& session, int argc, char** argv) {
   if (root) {
     const std::size_t predicted = tokens.size() - 1;
     std::string result = label.empty() ? "" : label + "\n";
+    result += fmt::format("weights         {}\n", options.dtype);
     result += fmt::format("tokens          {} ({} predicted)\nlog-likelihood  {:.4f} nats\n", tokens.size(), predicted,
                           log_likelihood);
     if (predicted > 0) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -30,9 +32,21 @@ constexpr std::string_view name_of(Method method) {
   return method == Method::kAutoregressive ? "autoregressive" : "speculative";
 }
 
-/// The type of packed weights with this name_of().
+/// What packed weights can be.
+inline constexpr std::array kWeightTypes = {DType::kBF16, DType::kF16, DType::kF32, DType::kInt8};
+
+/// Their name_of(), as users write them.
+inline std::vector<std::string> weight_type_names() {
+  std::vector<std::string> names;
+  for (const DType type : kWeightTypes) {
+    names.emplace_back(name_of(type));
+  }
+  return names;
+}
+
+/// The one with this name, which is among weight_type_names().
 constexpr DType dtype_named(std::string_view name) {
-  return name == name_of(DType::kF32) ? DType::kF32 : name == name_of(DType::kF16) ? DType::kF16 : DType::kBF16;
+  return *std::ranges::find(kWeightTypes, name, [](DType type) { return name_of(type); });
 }
 
 /// Values of RunConfig::weights_cache that are no folder.
@@ -47,7 +61,8 @@ struct RunConfig {
   WeightsChoice weights;                       ///< of target and draft
   std::string weights_cache{kNoWeightsCache};  ///< or kAutoWeightsCache, or an absolute path
   DType dtype = DType::kBF16;
-  std::string backend = "cpu";  ///< "cpu", "reference" or "cuda"
+  std::optional<DType> draft_dtype;  ///< of the draft; nothing: as dtype
+  std::string backend = "cpu";       ///< "cpu", "reference" or "cuda"
   bool compare = false;
   /// Under each of them every prompt is decoded, the one whose text is wanted first; at least one (native), each once.
   std::vector<InterconnectChoice> interconnects = std::vector<InterconnectChoice>(1);
@@ -81,6 +96,7 @@ struct RunConfig {
     std::vector<std::string> stop;
   } decode;
 
+  DType type_of_draft() const { return draft_dtype.value_or(dtype); }
   /// Whether packed weights are kept for the next job: random ones never, and only the backend cpu packs on the host.
   bool caches_weights() const { return weights_cache != kNoWeightsCache && !weights.random && backend == "cpu"; }
 

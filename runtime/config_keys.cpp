@@ -258,6 +258,9 @@ ConfigKey interconnect_list() {
   return key;
 }
 
+/// Of draft_dtype, where there is none.
+constexpr std::string_view kAsTarget = "as_target";
+
 std::vector<ConfigKey> make_keys() {
   using std::int32_t;
   using std::int64_t;
@@ -278,10 +281,20 @@ std::vector<ConfigKey> make_keys() {
                          [](RunConfig& c) -> std::uint64_t& { return c.weights.seed; }));
   keys.push_back(weights_cache());
   keys.push_back(choice(
-      "dtype", {"bf16", "f16", "f32"},
-      "Type of the weights in memory; sums are always fp32. `f16` is for the backends cuda and reference.",
+      "dtype", weight_type_names(),
+      "Type of the weights in memory; sums are always fp32. `f16` is for the backends cuda and reference, `int8` for "
+      "cpu "
+      "and reference: it is half of bf16 and changes what a model says, by how much is measured in docs/numerics.md.",
       [](const RunConfig& c) { return name_of(c.dtype); },
       [](RunConfig& c, const std::string& v) { c.dtype = dtype_named(v); }));
+  std::vector<std::string> of_draft = weight_type_names();
+  of_draft.emplace_back(kAsTarget);
+  keys.push_back(choice(
+      "draft_dtype", std::move(of_draft), "That of the draft's weights; `as_target`: what `dtype` says.",
+      [](const RunConfig& c) { return c.draft_dtype ? name_of(*c.draft_dtype) : kAsTarget; },
+      [](RunConfig& c, const std::string& v) {
+        c.draft_dtype = v == kAsTarget ? std::nullopt : std::optional(dtype_named(v));
+      }));
   keys.push_back(word("backend", {"cpu", "reference", "cuda"},
                       "What a rank computes with; `reference` is naive and slow, `cuda` needs a GPU and a build for it "
                       "(docs/gpu.md).",

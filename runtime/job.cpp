@@ -107,6 +107,7 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
                         .backend = backend_->description(),
                         .transport = std::string(target_group_.transport()),
                         .dtype = std::string(name_of(config_.dtype)),
+                        .draft_dtype = config_.draft.empty() ? "" : std::string(name_of(config_.type_of_draft())),
                         .weights_cache = cache_record_};
   for (const std::string& host : hosts) {
     if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
@@ -128,8 +129,8 @@ void Job::load_draft_and_prompts() {
     tokenizer_ = load_tokenizer(config_.target);
   }
   if (!config_.draft.empty()) {
-    draft_ =
-        std::make_unique<Draft>(config_, *backend_, TransformerOptions{.dtype = config_.dtype, .max_rows = 2}, tracer_);
+    draft_ = std::make_unique<Draft>(config_, *backend_,
+                                     TransformerOptions{.dtype = config_.type_of_draft(), .max_rows = 2}, tracer_);
     const std::int64_t of_target = target_->config().vocabulary;
     const std::int64_t of_draft = draft_->model.config().vocabulary;
     if (of_target != of_draft) {

@@ -62,7 +62,8 @@ struct MachineRecord {
   std::int64_t threads = 0;        ///< compute threads a rank
   std::string backend;             ///< Backend::description(), the agreed instruction set included
   std::string transport;           ///< Communicator::transport() of the target group
-  std::string dtype;               ///< of the packed weights
+  std::string dtype;               ///< of the target's packed weights
+  std::string draft_dtype;         ///< of the draft's; empty without one
   WeightsCacheRecord weights_cache;
 };
 

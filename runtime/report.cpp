@@ -67,11 +67,17 @@ std::string weights_label(const JobRecord& job) {
   return label.empty() ? "" : ", " + label;
 }
 
+/// "bf16", or "bf16, the draft's in int8" where they differ.
+std::string weight_types(const MachineRecord& machine) {
+  const bool differ = !machine.draft_dtype.empty() && machine.draft_dtype != machine.dtype;
+  return differ ? fmt::format("{}, the draft's in {}", machine.dtype, machine.draft_dtype) : machine.dtype;
+}
+
 std::string machine_lines(const JobRecord& job) {
   const MachineRecord& machine = job.machine;
   std::string text = fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n",
                                  machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
-                                 machine.transport, machine.backend, machine.threads, machine.dtype);
+                                 machine.transport, machine.backend, machine.threads, weight_types(machine));
   if (job.config.caches_weights()) {
     text += fmt::format("Matrices of weights from the cache: {}, packed: {}\n", machine.weights_cache.from_cache,
                         machine.weights_cache.packed);

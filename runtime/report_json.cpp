@@ -157,6 +157,7 @@ json machine_json(const JobRecord& job) {
           {"backend", m.backend},
           {"transport", m.transport},
           {"dtype", m.dtype},
+          {"draft_dtype", m.draft_dtype.empty() ? json() : json(m.draft_dtype)},
           {"weights", weights_json(job.config.weights)},
           {"weights_cache", weights_cache_json(job)},
           {"interconnects", interconnects_json(job)}};

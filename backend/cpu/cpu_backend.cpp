@@ -65,7 +65,7 @@ void CpuBackend::embed(const RowTable& table, const std::int32_t* index, Rows x,
 
 std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
   if (spec.dtype == DType::kF16) {
-    throw_bad_input("dtype: found \"f16\" with the backend \"cpu\", expected \"bf16\" or \"f32\"");
+    throw_bad_input("dtype: found \"f16\" with the backend \"cpu\", expected \"bf16\", \"f32\" or \"int8\"");
   }
   auto linear = std::make_unique<CpuPackedLinear>(spec, isa_, pool_, cache_);
   matmul_scratch_.reserve(*linear);

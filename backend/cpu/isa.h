@@ -13,6 +13,9 @@ enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 }
 /// The strongest one that this CPU and its operating system offer. Where that is AMX, this process, with all of its threads, may use tiles from then on.
 Isa detect_isa();
 
+/// Whether a CPU with one of the last three has AVX512-VNNI. No instruction set of its own, for its products have the bits of the others'.
+bool has_avx512_vnni();
+
 /// "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16".
 std::string_view name_of(Isa isa);
 

@@ -13,7 +13,14 @@ constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
 
-std::int64_t packed_row_bytes(const CpuPackedLinear& weight) { return weight.steps() * weight.kernel().x_step_bytes; }
+/// Of packed x, for one row, up to a step.
+std::int64_t packed_bytes(const MatmulKernel& kernel, std::int64_t steps, std::int64_t groups) {
+  return steps * kernel.x_step_bytes + groups * kernel.x_group_bytes;
+}
+
+std::int64_t packed_row_bytes(const CpuPackedLinear& weight) {
+  return packed_bytes(weight.kernel(), weight.steps(), weight.groups());
+}
 
 std::size_t scratch_bytes(const CpuPackedLinear& weight) {
   return static_cast<std::size_t>(kBlockRows * packed_row_bytes(weight));
@@ -23,28 +30,33 @@ std::size_t scratch_bytes(const CpuPackedLinear& weight) {
 void pack_block(const CpuPackedLinear& weight, ConstRows x, std::byte* packed) {
   const MatmulKernel& kernel = weight.kernel();
   for (const CpuPackedLinear::Run& run : weight.runs()) {
-    kernel.pack(x.row(0) + run.begin, x.stride, x.rows, run.count, packed + run.step * x.rows * kernel.x_step_bytes);
+    kernel.pack(x.row(0) + run.begin, x.stride, x.rows, run.count,
+                packed + packed_bytes(kernel, run.step, run.group) * x.rows);
   }
 }
+
+const MatmulKernel& int8_of_avx512() { return has_avx512_vnni() ? kMatmulVnniInt8 : kMatmulAvx512Int8; }
 
 }  // namespace
 
 const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
-  const bool bf16 = dtype == DType::kBF16;
+  const auto choose = [&](const MatmulKernel& f32, const MatmulKernel& bf16, const MatmulKernel& int8) -> const auto& {
+    return dtype == DType::kF32 ? f32 : dtype == DType::kBF16 ? bf16 : int8;
+  };
   switch (isa) {
-    case Isa::kScalar:
-      return bf16 ? kMatmulScalarBf16 : kMatmulScalarF32;
     case Isa::kAvx2:
-      return bf16 ? kMatmulAvx2Bf16 : kMatmulAvx2F32;
+      return choose(kMatmulAvx2F32, kMatmulAvx2Bf16, kMatmulAvx2Int8);
     case Isa::kAvx512:
     case Isa::kAvx512Bf16:
       // Not VDPBF16PS: on Sapphire Rapids 5 and 16 rows cost half as much again with it as with two FMAs on widened weights,
       // and one row waits for memory either way (tests/bench/matmul_bench --vdpbf16).
-      return bf16 ? kMatmulAvx512Bf16 : kMatmulAvx512F32;
+      return choose(kMatmulAvx512F32, kMatmulAvx512Bf16, int8_of_avx512());
     case Isa::kAmxBf16:
-      return bf16 ? kMatmulAmxBf16 : kMatmulAvx512F32;
+      return choose(kMatmulAvx512F32, kMatmulAmxBf16, int8_of_avx512());
+    case Isa::kScalar:
+      break;
   }
-  return kMatmulScalarF32;
+  return choose(kMatmulScalarF32, kMatmulScalarBf16, kMatmulScalarInt8);
 }
 
 void MatmulScratch::reserve(const CpuPackedLinear& weight) {

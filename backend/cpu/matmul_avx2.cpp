@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/matmul_block.h"
+#include "backend/cpu/matmul_int8.h"
 
 namespace specdec {
 namespace {
@@ -112,6 +113,92 @@ struct PairBf16 : Pair {
   }
 };
 
+alignas(32) constexpr std::int16_t kOnes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+struct PairInt8 : Pair {
+  /// The outputs of one register, then those of the other.
+  static constexpr int kParts = 2;
+  static constexpr int kWeightRegisters = 2;
+  static constexpr int kInputRegisters = 2;
+  static constexpr std::int64_t kInputBytes = kInt8StepInputs;
+  static constexpr std::int32_t kOffset = 0;
+  struct Dots {
+    __m256i part[2];
+  };
+  /// One factor of VPMADDUBSW has no sign, so w * x is taken as |w| * (sign of w * x). Two of these, 2 * 127 * 127, do not saturate.
+  struct Weights {
+    __m256i sign;
+    __m256i magnitude;
+    int part;
+  };
+  using Input = __m256i;
+
+  static Dots start(std::int32_t /*start*/) { return {{_mm256_setzero_si256(), _mm256_setzero_si256()}}; }
+  static Weights load(const std::byte* from, int part) {
+    const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(from) + part);
+    return {weights, _mm256_abs_epi8(weights), part};
+  }
+  static Input broadcast(const std::byte* from, int /*part*/) {
+    return _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(from)));
+  }
+  static Dots multiply_add(Dots sum, const Weights& weights, Input input) {
+    __m256i pairs = _mm256_maddubs_epi16(weights.magnitude, _mm256_sign_epi8(input, weights.sign));
+    // From memory, so that ones do not take the place of a sum.
+    asm("vpmaddwd %1, %0, %0" : "+x"(pairs) : "m"(kOnes));
+    sum.part[weights.part] = _mm256_add_epi32(sum.part[weights.part], pairs);
+    return sum;
+  }
+  static void put(const std::int8_t* four, std::byte* to) { __builtin_memcpy(to, four, kInt8StepInputs); }
+  static Acc load_scales(const std::byte* from) {
+    const auto* scales = reinterpret_cast<const float*>(from);
+    return {_mm256_load_ps(scales), _mm256_load_ps(scales + 8)};
+  }
+  static Acc add_scaled(Acc sum, Dots dots, float x_scale, Acc scales) {
+    const __m256 scale = _mm256_set1_ps(x_scale);
+    return {_mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dots.part[0]), scale), scales.low, sum.low),
+            _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dots.part[1]), scale), scales.high, sum.high)};
+  }
+
+  /// quantise_group() of `count` <= 128 values; what is left of a vector of 32 is zero.
+  static float quantise(const float* x, std::int64_t count, std::int8_t* integers) {
+    alignas(32) float padded[32] = {};
+    __builtin_memcpy(padded, x + count / 32 * 32, static_cast<std::size_t>(count % 32) * sizeof(float));
+    const auto eight = [&](std::int64_t i) {
+      return _mm256_loadu_ps((i / 32 + 1) * 32 <= count ? x + i : padded + i % 32);
+    };
+    __m256i largest = _mm256_setzero_si256();
+    for (std::int64_t i = 0; i < count; i += 8) {
+      const __m256i magnitude = _mm256_and_si256(_mm256_castps_si256(eight(i)), _mm256_set1_epi32(0x7fffffff));
+      largest = _mm256_max_epi32(largest, magnitude);
+    }
+    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1));
+    const std::int32_t bits = _mm_cvtsi128_si32(four);
+    const float scale = _mm_cvtss_f32(_mm_castsi128_ps(four)) / 127.0F;
+    const bool finite = bits < 0x7f800000;
+    if (!finite || !(scale >= __FLT_MIN__)) {
+      __builtin_memset(integers, 0, 128);
+      return finite ? 0.0F : __builtin_nanf("");
+    }
+    const __m256 scales = _mm256_set1_ps(scale);
+    for (std::int64_t i = 0; i < count; i += 32) {
+      __m256i eights[4];
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) {
+        eights[k] = _mm256_cvtps_epi32(_mm256_div_ps(eight(i + 8 * k), scales));
+      }
+      const __m256i low = _mm256_packs_epi32(eights[0], eights[1]);
+      const __m256i high = _mm256_packs_epi32(eights[2], eights[3]);
+      // Packing works within halves of the register: fours 0 2 4 6 1 3 5 7.
+      const __m256i bytes =
+          _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(integers + i), bytes);
+    }
+    return scale;
+  }
+};
+
 template <class V>
 constexpr MatmulKernel make_kernel() {
   return {.run = &SkinnyMatmul<V>::run,
@@ -124,5 +211,6 @@ constexpr MatmulKernel make_kernel() {
 
 const MatmulKernel kMatmulAvx2F32 = make_kernel<PairF32>();
 const MatmulKernel kMatmulAvx2Bf16 = make_kernel<PairBf16>();
+const MatmulKernel kMatmulAvx2Int8 = make_int8_kernel<PairInt8>();
 
 }  // namespace specdec

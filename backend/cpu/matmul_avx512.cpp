@@ -2,21 +2,11 @@
 #include <immintrin.h>
 
 #include "backend/cpu/matmul_block.h"
+#include "backend/cpu/matmul_int8.h"
+#include "backend/cpu/matmul_wide.h"
 
 namespace specdec {
 namespace {
-
-struct Wide {
-  static constexpr int kMaxRows = 16;
-  static constexpr int kRegisters = 32;
-  static constexpr int kAccRegisters = 1;
-  using Acc = __m512;
-
-  static Acc zero() { return _mm512_setzero_ps(); }
-  static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
-  static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
-  static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
-};
 
 struct WideF32 : Wide {
   static constexpr std::int64_t kStepInputs = 1;
@@ -122,6 +112,28 @@ struct WideBf16 : Wide {
   }
 };
 
+/// For CPUs without AVX512-VNNI; as PairInt8 of AVX2, with a mask for the signs.
+struct WideInt8Pairs : WideInt8 {
+  static constexpr int kWeightRegisters = 1;
+  static constexpr int kInputRegisters = 4;  // zero, ones, and the input with and without the signs
+  static constexpr std::int32_t kOffset = 0;
+  struct Weights {
+    __m512i magnitude;
+    __mmask64 negative;
+  };
+
+  static Dots start(std::int32_t /*start*/) { return _mm512_setzero_si512(); }
+  static Weights load(const std::byte* from) {
+    const __m512i weights = _mm512_load_si512(from);
+    return {_mm512_abs_epi8(weights), _mm512_movepi8_mask(weights)};
+  }
+  static Dots multiply_add(Dots sum, const Weights& weights, Input input) {
+    const __m512i turned = _mm512_mask_sub_epi8(input, weights.negative, _mm512_setzero_si512(), input);
+    const __m512i pairs = _mm512_maddubs_epi16(weights.magnitude, turned);
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+  }
+};
+
 template <class V>
 constexpr MatmulKernel make_kernel() {
   return {.run = &SkinnyMatmul<V>::run,
@@ -134,5 +146,6 @@ constexpr MatmulKernel make_kernel() {
 
 const MatmulKernel kMatmulAvx512F32 = make_kernel<WideF32>();
 const MatmulKernel kMatmulAvx512Bf16 = make_kernel<WideBf16>();
+const MatmulKernel kMatmulAvx512Int8 = make_int8_kernel<WideInt8Pairs>();
 
 }  // namespace specdec

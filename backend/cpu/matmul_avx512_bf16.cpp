@@ -3,26 +3,19 @@
 #include <immintrin.h>
 
 #include "backend/cpu/matmul_block.h"
+#include "backend/cpu/matmul_wide.h"
 
 namespace specdec {
 namespace {
 
-struct Dot {
+struct Dot : Wide {
   static constexpr std::int64_t kStepInputs = 2;
-  static constexpr int kMaxRows = 16;
-  static constexpr int kRegisters = 32;
-  static constexpr int kAccRegisters = 1;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;
-  using Acc = __m512;
   using Weights = __m512i;
   using Input = __m512i;
   static constexpr std::int64_t kInputBytes = 4;
 
-  static Acc zero() { return _mm512_setzero_ps(); }
-  static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
-  static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
-  static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
   static Weights load(const std::byte* from) { return _mm512_load_si512(from); }
   static Input broadcast(const std::byte* from) { return _mm512_set1_epi32(_mm_cvtsi128_si32(_mm_loadu_si32(from))); }
   static Acc multiply_add(Acc acc, Weights weights, Input input) {

@@ -12,10 +12,20 @@
 ///
 /// The inner loop never depends on rows, threads or place: an output is one chain of fused multiply-adds down its
 /// slice, and the chains of its slices meet in the fixed tree. Only how many outputs run side by side varies.
+///
+/// Of int8 a slice is summed by groups. The products of a group are integers, so their sum is the same in whatever order and with whatever
+/// instructions it is made; what is rounded, float(integers) times the scale of x, and that times the scale of the weights added to the slice's sum at
+/// once, is done output by output. So all instruction sets give the same bits, and so may a matrix unit (AMX's TDPBSSD takes 16 steps as one tile).
 namespace specdec {
 
 /// What a row's inputs are packed into before rows are put side by side.
 inline constexpr std::int64_t kTileBytes = 64;
+
+/// What packed x has for each row before the steps of a group of int8.
+struct Int8Header {
+  float scale;
+  std::int32_t start;  ///< of the group's sum: see pack_int8()
+};
 
 template <class V>
 struct SkinnyMatmul {
@@ -47,28 +57,30 @@ struct SkinnyMatmul {
   /// machine's own prefetchers stop at the end of a page.
   static constexpr std::int64_t kAheadBytes = 2048;
 
+  /// Where a block reads next.
+  struct Place {
+    const std::byte* weights;
+    const std::byte* x;
+    std::int64_t panel_bytes;
+    /// From here on what is ahead lies in the next panels, which follow those beside this one.
+    const std::byte* tail;
+  };
+
   /// R rows of B panels from `panel` on.
   template <int R, int B>
   static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel) {
     Acc sum[R][B];
     fill<R, B>(sum, V::minus_zero());
     Acc level[kLevels][R][B];
-    const std::byte* weights = job.panels + panel * job.panel_bytes;
-    // From here on what is ahead lies in the next B panels, which follow those beside this one.
-    const std::byte* const tail = weights + job.panel_bytes - kAheadBytes;
+    Place place = {.weights = job.panels + panel * job.panel_bytes, .x = x, .panel_bytes = job.panel_bytes};
+    place.tail = place.weights + job.panel_bytes - kAheadBytes;
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];
       fill<R, B>(sum, steps == 0 ? V::minus_zero() : V::zero());
-      for (std::int64_t step = 0; step < steps; ++step) {
-        const std::byte* const ahead =
-            weights + kAheadBytes + (B > 1 && weights >= tail ? (B - 1) * job.panel_bytes : 0);
-#pragma GCC unroll 16
-        for (int b = 0; b < B; ++b) {
-          __builtin_prefetch(ahead + b * job.panel_bytes);
-        }
-        multiply_step<R, B>(sum, weights, job.panel_bytes, x);
-        weights += kStepBytes;
-        x += R * V::kInputBytes;
+      if constexpr (requires { typename V::Dots; }) {
+        add_groups<R, B>(sum, steps, place);
+      } else {
+        add_steps<R, B>(sum, steps, place);
       }
       // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
       int at = 0;
@@ -89,9 +101,55 @@ struct SkinnyMatmul {
     store<R, B>(job, sum, y, panel);
   }
 
-  /// One step of B panels for R rows.
+  /// Steps of B panels for R rows; `at` goes on behind them. `Sum` is Acc, or Dots of int8.
+  template <int R, int B, class Sum>
+  [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at) {
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const std::byte* const ahead =
+          at.weights + kAheadBytes + (B > 1 && at.weights >= at.tail ? (B - 1) * at.panel_bytes : 0);
+#pragma GCC unroll 16
+      for (int b = 0; b < B; ++b) {
+        __builtin_prefetch(ahead + b * at.panel_bytes);
+      }
+      multiply_step<R, B>(sum, at.weights, at.panel_bytes, at.x);
+      at.weights += kStepBytes;
+      at.x += R * V::kInputBytes;
+    }
+  }
+
+  /// The groups of a slice of int8.
   template <int R, int B>
-  static void multiply_step(Acc (&sum)[R][B], const std::byte* weights, std::int64_t panel_bytes, const std::byte* x) {
+  [[gnu::always_inline]] static void add_groups(Acc (&sum)[R][B], std::int64_t steps, Place& at) {
+    while (steps > 0) {
+      const std::int64_t group = steps < kInt8GroupSteps ? steps : kInt8GroupSteps;
+      const auto* const headers = reinterpret_cast<const Int8Header*>(at.x);
+      at.x += R * sizeof(Int8Header);
+      typename V::Dots dots[R][B];
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+        for (int b = 0; b < B; ++b) {
+          dots[r][b] = V::start(headers[r].start);
+        }
+      }
+      add_steps<R, B>(dots, group, at);
+#pragma GCC unroll 16
+      for (int b = 0; b < B; ++b) {
+        const Acc scales = V::load_scales(at.weights + b * at.panel_bytes);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+          sum[r][b] = V::add_scaled(sum[r][b], dots[r][b], headers[r].scale, scales);
+        }
+      }
+      at.weights += kStepBytes;
+      steps -= group;
+    }
+  }
+
+  /// One step of B panels for R rows.
+  template <int R, int B, class Sum>
+  [[gnu::always_inline]] static void multiply_step(Sum (&sum)[R][B], const std::byte* weights, std::int64_t panel_bytes,
+                                                   const std::byte* x) {
     if constexpr (kPanelByPanel) {
 #pragma GCC unroll 16
       for (int part = 0; part < V::kParts; ++part) {

@@ -16,6 +16,9 @@ inline constexpr std::int64_t kPanelOutputs = 16;
 inline constexpr std::int64_t kStepBytes = 64;
 /// A bf16 slice takes whole multiples of so many steps.
 inline constexpr std::int64_t kTileSteps = 16;
+/// A group of int8 weights (backend/int8.h) has at most so many steps, of 4 inputs each; its scales are one more.
+inline constexpr std::int64_t kInt8StepInputs = 4;
+inline constexpr std::int64_t kInt8GroupSteps = 32;
 /// Many more than the 16 canonical slices; the kernels keep log2 of it in partial sums.
 inline constexpr std::int64_t kMaxSlices = 64;
 
@@ -23,7 +26,7 @@ struct MatmulJob {
   const std::byte* panels;  ///< panel 0 of the matrix
   std::int64_t panel_bytes;
   std::int64_t outputs;             ///< of the whole matrix
-  const std::int64_t* slice_steps;  ///< [slices], those of zeros included
+  const std::int64_t* slice_steps;  ///< [slices], those of zeros included, those of scales not
   std::int64_t slices;
   /// Rows are cut into `blocks` blocks, block i being rows [rows * i / blocks, rows * (i + 1) / blocks), each as MatmulKernel::pack
   /// writes it, so that a kernel reads x front to back too.
@@ -43,6 +46,8 @@ struct MatmulKernel {
   void (*pack)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed);
   /// Bytes of packed x for one step of a panel.
   std::int64_t x_step_bytes;
+  /// Bytes of packed x before the steps of a group of int8; 0 of other types, which have none.
+  std::int64_t x_group_bytes = 0;
   /// Rows of a block.
   std::int64_t max_rows;
 };
@@ -55,8 +60,13 @@ extern const MatmulKernel kMatmulAvx512F32;
 extern const MatmulKernel kMatmulAvx512Bf16;
 extern const MatmulKernel kMatmulVdpbf16;
 extern const MatmulKernel kMatmulAmxBf16;
+// Of int8 all have the same bits.
+extern const MatmulKernel kMatmulScalarInt8;
+extern const MatmulKernel kMatmulAvx2Int8;
+extern const MatmulKernel kMatmulAvx512Int8;
+extern const MatmulKernel kMatmulVnniInt8;  ///< for CPUs with AVX-512 of which has_avx512_vnni()
 
-/// The fastest kernel for weights of `dtype` (kF32 or kBF16). The caller has made sure that this CPU has `isa`.
+/// The fastest kernel for weights of `dtype` (kF32, kBF16 or kInt8). The caller has made sure that this CPU has `isa`.
 const MatmulKernel& matmul_kernel(Isa isa, DType dtype);
 
 }  // namespace specdec

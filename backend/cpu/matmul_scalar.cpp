@@ -1,7 +1,10 @@
 // Portable code in the shape of the vector kernels: what runs where there is no AVX2.
+#include <cmath>
 #include <cstring>
 
 #include "backend/cpu/matmul_block.h"
+#include "backend/cpu/matmul_int8.h"
+#include "backend/int8.h"
 
 namespace specdec {
 namespace {
@@ -104,6 +107,58 @@ struct LanesBf16 : Lanes {
   }
 };
 
+struct LanesInt8 : Lanes {
+  static constexpr std::int64_t kInputBytes = kInt8StepInputs;
+  static constexpr std::int32_t kOffset = 0;
+  struct Dots {
+    std::int32_t lane[16];
+  };
+  struct Weights {
+    std::int8_t lane[16][4];
+  };
+  struct Input {
+    std::int8_t lane[4];
+  };
+
+  static Dots start(std::int32_t /*start*/) { return {}; }
+  static Weights load(const std::byte* from) {
+    Weights weights;
+    std::memcpy(&weights, from, sizeof weights);
+    return weights;
+  }
+  static Input broadcast(const std::byte* from) {
+    Input input;
+    std::memcpy(&input, from, sizeof input);
+    return input;
+  }
+  static void put(const std::int8_t* four, std::byte* to) { __builtin_memcpy(to, four, kInt8StepInputs); }
+  static Dots multiply_add(const Dots& sum, const Weights& weights, Input input) {
+    Dots dots;
+    for (int i = 0; i < 16; ++i) {
+      dots.lane[i] = sum.lane[i] + weights.lane[i][0] * input.lane[0] + weights.lane[i][1] * input.lane[1] +
+                     weights.lane[i][2] * input.lane[2] + weights.lane[i][3] * input.lane[3];
+    }
+    return dots;
+  }
+  static Acc load_scales(const std::byte* from) {
+    Acc scales;
+    std::memcpy(&scales, from, sizeof scales);
+    return scales;
+  }
+  static Acc add_scaled(const Acc& sum, const Dots& dots, float x_scale, const Acc& scales) {
+    Acc acc;
+    for (int i = 0; i < 16; ++i) {
+      // Fused as in the vector kernels, by the C library where the instruction is not there.
+      acc.lane[i] = std::fma(static_cast<float>(dots.lane[i]) * x_scale, scales.lane[i], sum.lane[i]);
+    }
+    return acc;
+  }
+  static float quantise(const float* x, std::int64_t count, std::int8_t* integers) {
+    std::memset(integers, 0, kInt8Group);
+    return quantise_group({x, static_cast<std::size_t>(count)}, integers);
+  }
+};
+
 template <class V>
 constexpr MatmulKernel make_kernel() {
   return {.run = &SkinnyMatmul<V>::run,
@@ -116,5 +171,6 @@ constexpr MatmulKernel make_kernel() {
 
 const MatmulKernel kMatmulScalarF32 = make_kernel<LanesF32>();
 const MatmulKernel kMatmulScalarBf16 = make_kernel<LanesBf16>();
+const MatmulKernel kMatmulScalarInt8 = make_int8_kernel<LanesInt8>();
 
 }  // namespace specdec

@@ -8,14 +8,25 @@
 #include "backend/cpu/parallel_for.h"
 #include "backend/dtype.h"
 #include "backend/error.h"
+#include "backend/int8.h"
 
 namespace specdec {
+namespace {
+
+static_assert(kInt8Group == kInt8GroupSteps * kInt8StepInputs);
+
+std::int64_t step_inputs(DType dtype) {
+  return dtype == DType::kInt8 ? kInt8StepInputs : dtype == DType::kBF16 ? 2 : 1;
+}
+
+}  // namespace
+
 CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, Contents contents)
     : CpuPackedLinear(spec, matmul_kernel(isa, spec.dtype), contents) {}
 
 CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& kernel, Contents contents)
     : kernel_(&kernel) {
-  check(spec.dtype == DType::kF32 || spec.dtype == DType::kBF16, "weights are packed as f32 or bf16");
+  check(spec.dtype != DType::kF16, "weights are packed as f32, bf16 or int8");
   check(!spec.stacked.empty(), "a linear layer has at least one weight");
   check(static_cast<std::int64_t>(spec.slices.size()) <= kMaxSlices, "a linear layer has at most 64 slices");
   inputs_ = spec.stacked.front().cols;
@@ -23,11 +34,7 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& ker
     check(view.cols == inputs_, "stacked weights have the same number of columns");
     outputs_ += view.rows;
   }
-  if (spec.dtype == DType::kBF16) {
-    lay_out_slices(spec, 2, kTileSteps);
-  } else {
-    lay_out_slices(spec, 1, 1);
-  }
+  lay_out_slices(spec);
   if (contents == Contents::kPacked) {
     ThreadPool alone(1);
     fill(spec, alone);
@@ -51,23 +58,28 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, Isa isa, ThreadPool& po
   }
 }
 
-void CpuPackedLinear::lay_out_slices(const LinearSpec& spec, std::int64_t step_inputs, std::int64_t unit_steps) {
-  const std::int64_t unit = step_inputs * unit_steps;
+void CpuPackedLinear::lay_out_slices(const LinearSpec& spec) {
+  const bool grouped = spec.dtype == DType::kInt8;
+  const std::int64_t of_step = step_inputs(spec.dtype);
+  // What a slice is filled up to with zeros, and what it is cut into.
+  const std::int64_t filled = spec.dtype == DType::kBF16 ? kTileSteps * of_step : of_step;
+  const std::int64_t unit = grouped ? kInt8Group : filled;
   std::int64_t end = 0;
   for (const Range& slice : spec.slices) {
     check(slice.begin == end && slice.end >= slice.begin, "slices cover the inner dimension in order and without gaps");
     end = slice.end;
-    const std::int64_t steps = (slice.size() + unit - 1) / unit * unit_steps;
+    const std::int64_t steps = (slice.size() + filled - 1) / filled * (filled / of_step);
     if (!slice.empty()) {
-      // A run goes on as long as no slice before this one ended in padding.
-      if (!runs_.empty() && runs_.back().step * step_inputs + runs_.back().count == steps_ * step_inputs) {
+      // A run goes on as long as no slice before this one ended in zeros or within a group.
+      if (!runs_.empty() && runs_.back().count % unit == 0) {
         runs_.back().count += slice.size();
       } else {
-        runs_.push_back({slice.begin, slice.size(), steps_});
+        runs_.push_back({slice.begin, slice.size(), steps_, groups_});
       }
     }
     slice_steps_.push_back(steps);
     steps_ += steps;
+    groups_ += grouped ? (slice.size() + kInt8Group - 1) / kInt8Group : 0;
   }
   check(end == inputs_, "slices cover the whole inner dimension");
 }
@@ -82,7 +94,6 @@ void CpuPackedLinear::fill(const LinearSpec& spec, ThreadPool& pool) {
 }
 
 void CpuPackedLinear::fill_panel(const LinearSpec& spec, std::int64_t panel, std::span<float> row) {
-  const bool bf16 = spec.dtype == DType::kBF16;
   std::byte* const at = panels_.data() + panel * panel_bytes();
   std::memset(at, 0, static_cast<std::size_t>(panel_bytes()));
   const Range outputs = {panel * kPanelOutputs, std::min((panel + 1) * kPanelOutputs, outputs_)};
@@ -91,22 +102,44 @@ void CpuPackedLinear::fill_panel(const LinearSpec& spec, std::int64_t panel, std
     for (std::int64_t output = std::max(outputs.begin, first); output < std::min(outputs.end, first + view.rows);
          ++output) {
       read_row(view, output - first, row);
-      const std::int64_t lane = output - outputs.begin;
-      for (const Run& run : runs_) {
-        std::byte* steps = at + run.step * kStepBytes;
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          const float value = row[static_cast<std::size_t>(run.begin + i)];
-          if (bf16) {
-            const std::uint16_t bits = float_to_bf16(value);
-            std::memcpy(steps + i / 2 * kStepBytes + lane * 4 + i % 2 * 2, &bits, sizeof bits);
-          } else {
-            std::memcpy(steps + i * kStepBytes + lane * 4, &value, sizeof value);
-          }
-        }
-      }
+      fill_output(spec.dtype, row, at, output - outputs.begin);
     }
     first += view.rows;
   }
+}
+
+void CpuPackedLinear::fill_output(DType dtype, std::span<const float> row, std::byte* panel, std::int64_t lane) const {
+  for (const Run& run : runs_) {
+    std::byte* const steps = panel + (run.step + run.group) * kStepBytes;
+    if (dtype == DType::kInt8) {
+      for (std::int64_t i = 0; i < run.count; i += kInt8Group) {
+        // Before the group are i / kInt8Group whole ones with their scales.
+        fill_group(row.subspan(static_cast<std::size_t>(run.begin + i),
+                               static_cast<std::size_t>(std::min(kInt8Group, run.count - i))),
+                   steps + i / kInt8Group * (kInt8GroupSteps + 1) * kStepBytes, lane);
+      }
+      continue;
+    }
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const float value = row[static_cast<std::size_t>(run.begin + i)];
+      if (dtype == DType::kBF16) {
+        const std::uint16_t bits = float_to_bf16(value);
+        std::memcpy(steps + i / 2 * kStepBytes + lane * 4 + i % 2 * 2, &bits, sizeof bits);
+      } else {
+        std::memcpy(steps + i * kStepBytes + lane * 4, &value, sizeof value);
+      }
+    }
+  }
+}
+
+void CpuPackedLinear::fill_group(std::span<const float> values, std::byte* steps, std::int64_t lane) {
+  std::int8_t integers[kInt8Group] = {};
+  const float scale = quantise_group(values, integers);
+  const std::int64_t count = (static_cast<std::int64_t>(values.size()) + kInt8StepInputs - 1) / kInt8StepInputs;
+  for (std::int64_t step = 0; step < count; ++step) {
+    std::memcpy(steps + step * kStepBytes + lane * kInt8StepInputs, integers + step * kInt8StepInputs, kInt8StepInputs);
+  }
+  std::memcpy(steps + count * kStepBytes + lane * sizeof scale, &scale, sizeof scale);
 }
 
 }  // namespace specdec

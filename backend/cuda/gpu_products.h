@@ -42,6 +42,9 @@ class Products {
 
   std::unique_ptr<PackedLinear> pack(LinearSpec spec) {
     spec.gated = spec.gated && fuses_;
+    if (spec.dtype == DType::kInt8) {
+      throw_bad_input("dtype: found \"int8\" with the backend \"cuda\", expected \"bf16\", \"f16\" or \"f32\"");
+    }
     if (spec.dtype == DType::kF16 && kind_ == CudaProducts::kCpuOrder) {
       throw_bad_input("dtype: found \"f16\" with cuda.matmul: cpu_order, expected \"bf16\" or \"f32\"");
     }

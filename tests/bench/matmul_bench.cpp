@@ -3,7 +3,7 @@
 // Method: the matrices of a whole model are packed; a pass multiplies by each once, in order, on one activation, as a forward
 // pass does, so weights come from where a forward pass finds them (L3 for the shipped model, DRAM for the large shape). Passes of
 // all row counts and a plain read of the same bytes take turns within a repetition, so that a change of clock or a busy
-// neighbour falls on all alike; the table shows medians over repetitions. "/ 1 row" is the paper's cost of scoring; "/ read"
+// neighbour falls on all alike, and so does another type of weights (--beside); the table shows medians over repetitions. "/ 1 row" is the paper's cost of scoring; "/ read"
 // compares with adding up the same bytes with plain vector loads. Ratios are comparable between machines, times are not.
 #include <fmt/core.h>
 
@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/matmul.h"
@@ -135,28 +137,52 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void report(const std::string& name, Model& model, ThreadPool& pool, int repetitions) {
+struct Subject {
+  DType dtype;
+  const MatmulKernel* kernel;
+};
+
+void report(const std::string& name, const std::vector<Shape>& shapes, const std::vector<Subject>& subjects,
+            ThreadPool& pool, int repetitions) {
   const std::vector<std::int64_t> row_counts = {1, 2, 3, 4, 5, 8, 9, 12, 16, 64};
-  std::vector<std::vector<double>> times(row_counts.size() + 1);
+  std::vector<std::unique_ptr<Model>> models;
+  for (const Subject& subject : subjects) {
+    models.push_back(std::make_unique<Model>(shapes, subject.dtype, *subject.kernel));
+  }
+  std::vector<std::vector<std::vector<double>>> times(models.size());
+  for (auto& of_model : times) {
+    of_model.resize(row_counts.size() + 1);
+  }
   for (int repetition = -1; repetition < repetitions; ++repetition) {
     for (std::size_t i = 0; i <= row_counts.size(); ++i) {
-      const double time =
-          milliseconds([&] { i == row_counts.size() ? model.read(pool) : model.pass(row_counts[i], pool); });
-      if (repetition >= 0) {
-        times[i].push_back(time);
+      for (std::size_t m = 0; m < models.size(); ++m) {
+        Model& model = *models[m];
+        const double time =
+            milliseconds([&] { i == row_counts.size() ? model.read(pool) : model.pass(row_counts[i], pool); });
+        if (repetition >= 0) {
+          times[m][i].push_back(time);
+        }
       }
     }
   }
-  const double read = median(times.back());
-  const double one = median(times.front());
-  fmt::print("\n{}, {:.1f} MB; plain read {:.3f} ms, {:.1f} GB/s\n", name, model.megabytes(), read,
-             model.megabytes() / read);
-  fmt::print("{:>5} {:>10} {:>9} {:>9}\n", "rows", "ms", "/ 1 row", "/ read");
-  for (std::size_t i = 0; i < row_counts.size(); ++i) {
-    const double time = median(times[i]);
-    fmt::print("{:>5} {:>10.3f} {:>9.2f} {:>9.2f}\n", row_counts[i], time, time / one, time / read);
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    const double read = median(times[m].back());
+    const double one = median(times[m].front());
+    fmt::print("\n{}, {}, {:.1f} MB; plain read {:.3f} ms, {:.1f} GB/s\n", name, name_of(subjects[m].dtype),
+               models[m]->megabytes(), read, models[m]->megabytes() / read);
+    const std::string beside = fmt::format("/ {}", name_of(subjects.front().dtype));
+    fmt::print("{:>5} {:>10} {:>9} {:>9}{}\n", "rows", "ms", "/ 1 row", "/ read",
+               m > 0 ? fmt::format(" {:>9}", beside) : "");
+    for (std::size_t i = 0; i < row_counts.size(); ++i) {
+      const double time = median(times[m][i]);
+      fmt::print("{:>5} {:>10.3f} {:>9.2f} {:>9.2f}{}\n", row_counts[i], time, time / one, time / read,
+                 m > 0 ? fmt::format(" {:>9.2f}", time / median(times.front()[i])) : "");
+    }
   }
 }
+
+const std::vector<std::pair<std::string, DType>> kTypes = {
+    {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"int8", DType::kInt8}};
 
 }  // namespace
 }  // namespace specdec
@@ -165,13 +191,15 @@ int main(int argc, char** argv) {
   using namespace specdec;
   CLI::App app("Time of a pass over a model's matrices for 1 to 64 rows, in ratios");
   std::string isa_name(name_of(detect_isa()));
-  std::string dtype = "bf16";
+  DType dtype = DType::kBF16;
+  std::optional<DType> beside;
   std::string shapes = "both";
   bool vdpbf16 = false;
   int threads = 1;
   int repetitions = 15;
   app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
-  app.add_option("--dtype", dtype, "type of the weights")->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
+  app.add_option("--dtype", dtype, "type of the weights: bf16, f32 or int8")->transform(CLI::Transformer(kTypes));
+  app.add_option("--beside", beside, "another type, which takes turns with it")->transform(CLI::Transformer(kTypes));
   app.add_option("--shapes", shapes, "which model")
       ->check(CLI::IsMember({"shipped", "large", "both"}))
       ->capture_default_str();
@@ -185,22 +213,24 @@ int main(int argc, char** argv) {
                name_of(detect_isa()));
     return 2;
   }
-  if (vdpbf16 && (*isa != Isa::kAvx512Bf16 || dtype != "bf16")) {
-    fmt::print(stderr, "--vdpbf16: found {} {}, expected avx512_bf16 bf16\n", isa_name, dtype);
+  if (vdpbf16 && (*isa != Isa::kAvx512Bf16 || dtype != DType::kBF16)) {
+    fmt::print(stderr, "--vdpbf16: found {} {}, expected avx512_bf16 bf16\n", isa_name, name_of(dtype));
     return 2;
   }
   flush_subnormals_to_zero();
   ThreadPool pool(threads);
-  const DType type = dtype == "bf16" ? DType::kBF16 : DType::kF32;
-  const MatmulKernel& kernel = vdpbf16 ? kMatmulVdpbf16 : matmul_kernel(*isa, type);
-  fmt::print("{} {}, {} thread(s), medians of {}\n", isa_name, dtype, threads, repetitions);
+  std::vector<Subject> subjects = {{dtype, vdpbf16 ? &kMatmulVdpbf16 : &matmul_kernel(*isa, dtype)}};
+  if (beside) {
+    subjects.push_back({*beside, &matmul_kernel(*isa, *beside)});
+  }
+  fmt::print("{}, {} thread(s), medians of {}\n", isa_name, threads, repetitions);
   if (shapes != "large") {
-    Model model(llama_like(12, 256, 8, 768, 4096), type, kernel);
-    report("shipped target (12 layers, d 256, ff 768, vocabulary 4096)", model, pool, repetitions * 10);
+    report("shipped target (12 layers, d 256, ff 768, vocabulary 4096)", llama_like(12, 256, 8, 768, 4096), subjects,
+           pool, repetitions * 10);
   }
   if (shapes != "shipped") {
-    Model model(llama_like(3, 2048, 16, 5632, 8192), type, kernel);
-    report("large shape (3 layers, d 2048, ff 5632, vocabulary 8192)", model, pool, repetitions);
+    report("large shape (3 layers, d 2048, ff 5632, vocabulary 8192)", llama_like(3, 2048, 16, 5632, 8192), subjects,
+           pool, repetitions);
   }
   return 0;
 }

@@ -181,6 +181,7 @@ void run(const Options& options) {
   }
   nlohmann::json result{{"model", options.model},
                         {"backend", backend->description()},
+                        {"dtype", options.dtype},
                         {"bytes", bytes},
                         {"weights", options.random ? label_of(choice) : "checkpoint"},
                         {"plain_read_ms", read ? nlohmann::json(*read * 1e3) : nlohmann::json()},
@@ -221,7 +222,8 @@ int main(int argc, char** argv) {
          "--weights", [&](const std::string& source) { options.random = source == "random"; },
          "checkpoint, or random: --model needs a config.json only")
       ->check(CLI::IsMember({"checkpoint", "random"}));
-  app.add_option("--dtype", options.dtype, "bf16, f16 or f32")->check(CLI::IsMember({"bf16", "f16", "f32"}));
+  app.add_option("--dtype", options.dtype, "bf16, f16, f32 or int8")
+      ->check(CLI::IsMember(specdec::weight_type_names()));
   app.add_option("--backend", options.backend, "cpu, reference or cuda");
   app.add_option("--read-gbps", options.read_gbps, "the memory's bandwidth, measured elsewhere: for the plain read")
       ->check(CLI::PositiveNumber);

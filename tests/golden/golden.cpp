@@ -8,6 +8,7 @@
 
 #include "backend/error.h"
 #include "backend/factory.h"
+#include "backend/int8.h"
 #include "models/checkpoint.h"
 #include "models/transformer.h"
 #include "parallel/thread_communicator.h"
@@ -94,6 +95,7 @@ std::vector<Case> all_cases() {
     for (const std::string backend : {"reference", "cpu"}) {
       all.push_back({model, backend, DType::kF32});
       all.push_back({model, backend, DType::kBF16});
+      all.push_back({model, backend, DType::kInt8});
     }
   }
   return all;
@@ -123,16 +125,23 @@ double rounding_bound(const ModelConfig& config, const std::vector<float>& logit
   return 4.0 * 0x1p-24 * std::sqrt(static_cast<double>((2 * config.layers + 1) * terms)) * largest;
 }
 
-double bf16_bound(const ModelConfig& config, const std::vector<float>& logits) {
+double rounding_error(DType dtype) {
+  if (dtype == DType::kBF16) {
+    // The spacing is 2^-7 in [1, 2); 3 / (8 ln 2) is the mean of 1 / m^2 over significands m that are uniform in log m.
+    return 0x1p-7 * std::sqrt(3.0 / (8.0 * std::numbers::ln2) / 12.0);
+  }
+  // The spacing is the largest of 128 over 127; the mean of the largest magnitude of n normal numbers is at most sqrt(2 ln 2n) of their deviations.
+  return std::sqrt(2.0 * std::log(2.0 * kInt8Group)) / 127.0 / std::sqrt(12.0);
+}
+
+double rounded_bound(const ModelConfig& config, DType dtype, const std::vector<float>& logits) {
   double squares = 0;
   for (const float logit : logits) {
     squares += static_cast<double>(logit) * static_cast<double>(logit);
   }
   const auto count = static_cast<double>(logits.size());
-  // The spacing of bf16 is 2^-7 in [1, 2); 3 / (8 ln 2) is the mean of 1 / m^2 over significands m that are uniform in log m.
-  const double rounding = 0x1p-7 * std::sqrt(3.0 / (8.0 * std::numbers::ln2) / 12.0);
   const double deviation =
-      rounding * std::sqrt(2.0 * static_cast<double>(4 * config.layers + 1)) * std::sqrt(squares / count);
+      rounding_error(dtype) * std::sqrt(2.0 * static_cast<double>(4 * config.layers + 1)) * std::sqrt(squares / count);
   return deviation * std::sqrt(2.0 * std::log(count / 1e-6));
 }
 

@@ -46,7 +46,7 @@ struct Result {
 /// Logits at every token, over ranks that are threads.
 Result run_model(const std::filesystem::path& directory, const std::vector<Token>& tokens, const Way& way);
 
-/// Every tiny model on every backend with both types of weights, as the parameters of a test.
+/// Every tiny model on every backend with every type of weights that both have, as the parameters of a test.
 struct Case {
   std::string model;
   std::string backend;
@@ -63,9 +63,12 @@ bool splits(const ModelConfig& config, int ranks);
 /// independent, so they add up like sqrt(2 L + 1), each at most as large as its share of the logits. Twice that for either evaluation.
 double rounding_bound(const ModelConfig& config, const std::vector<float>& logits);
 
-/// The same with bf16 weights, for evaluations that differ in the order of their fp32 sums: docs/numerics.md ("Other rank counts") derives it. On
-/// logits of a random model it raises a false alarm with a probability of at most 1e-6.
-double bf16_bound(const ModelConfig& config, const std::vector<float>& logits);
+/// The relative error, in rms, of a number that is rounded to `dtype`, kBF16 or kInt8: docs/numerics.md ("Other rank counts" and "int8") derives it.
+double rounding_error(DType dtype);
+
+/// The same as rounding_bound() for the inputs of products rounded to `dtype`, for evaluations that differ in the order of their fp32 sums. On logits of
+/// a random model it raises a false alarm with a probability of at most 1e-6.
+double rounded_bound(const ModelConfig& config, DType dtype, const std::vector<float>& logits);
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b);
 

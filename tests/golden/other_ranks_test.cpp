@@ -26,7 +26,7 @@ Way regrouped_for(int ranks, Way way) {
 }
 
 double bound(const ModelConfig& config, DType dtype, const std::vector<float>& logits) {
-  return dtype == DType::kBF16 ? bf16_bound(config, logits) : rounding_bound(config, logits);
+  return dtype == DType::kF32 ? rounding_bound(config, logits) : rounded_bound(config, dtype, logits);
 }
 
 class OtherRanks : public ::testing::TestWithParam<Case> {
@@ -76,7 +76,7 @@ TEST(OtherRanks, TheBoundIsNearWhatIsMeasured) {
   const std::filesystem::path directory = kAssets / "manpy-11m";
   const ModelConfig config = load_model_config(directory);
   const std::vector<Token> tokens = as_tokens(read_values(kShipped / "manpy-11m").at("tokens"));
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kInt8}) {
     const Way way{.backend = "cpu", .dtype = dtype};
     const Result alone = run_model(directory, tokens, way);
     const double allowed = bound(config, dtype, alone.logits);
@@ -155,7 +155,7 @@ TEST(OtherRanks, AMistakeOfOneRankIsFound) {
   const ModelConfig config = load_model_config(directory);
   ASSERT_EQ(ShardPlan(config.shard_shape(), 1, 3).kv_head_of_query_head(), (std::vector<std::int32_t>{0, 0, 1}));
   const std::vector<Token> tokens = as_tokens(read_values(directory / "expected").at("tokens"));
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kInt8}) {
     const Way way{.backend = "cpu", .dtype = dtype};
     const Result alone = run_model(directory, tokens, way);
     const Result exact = run_model(directory, tokens, regrouped_for(3, way));

@@ -95,6 +95,25 @@ def any_number_of_ranks(options):
         run.expect(run.tokens("speculative") == run.tokens("autoregressive"), "speculative and autoregressive tokens differ")
 
 
+def int8_on_all_ranks(options):
+    """Of both models, and of one alone; the report says which."""
+    first = None
+    for ranks in (0, 2, 4):
+        run = Run(options, ranks, [*GREEDY, "dtype=int8", "compare=true"])
+        first = first or run
+        machine = run.report["machine"]
+        run.expect((machine["dtype"], machine["draft_dtype"]) == ("int8", "int8"), "the JSON has other types")
+        run.expect("weights in int8\n" in run.job.err, "the report does not name the type")
+        run.expect(run.tokens("speculative") == run.tokens("autoregressive"), "the methods differ")
+        run.expect(run.tokens() == first.tokens(), f"{ranks} ranks give {run.tokens()}, one gives {first.tokens()}")
+    draft = Run(options, 2, [*GREEDY, "dtype=f32", "draft_dtype=int8", "compare=true"])
+    machine = draft.report["machine"]
+    draft.expect((machine["dtype"], machine["draft_dtype"]) == ("f32", "int8"), "the JSON has other types")
+    draft.expect("weights in f32, the draft's in int8\n" in draft.job.err, "the report does not name both types")
+    plain = Run(options, 2, [*GREEDY, "dtype=f32", "compare=false"])
+    draft.expect(draft.tokens() == plain.tokens(), "the draft's type changes the text")
+
+
 def fast_transport(options):
     for settings in (GREEDY, SAMPLED):
         run = Run(options, 4, [*settings, "parallel.transport=mpi-fast", "compare=true"])
@@ -185,7 +204,7 @@ def to_the_end_of_the_context(options):
 
 CASES = {case.__name__: case for case in (
     greedy_on_all_ranks, truncated_sampling_on_all_ranks, plain_sampling_on_all_ranks, greedy_is_identical_to_autoregressive,
-    sampling_is_not_compared_by_text, seeds_differ, any_number_of_ranks, fast_transport, two_threads_a_rank, reference_backend,
+    sampling_is_not_compared_by_text, seeds_differ, any_number_of_ranks, int8_on_all_ranks, fast_transport, two_threads_a_rank, reference_backend,
     no_drafting, stop_string, a_pipe_gets_text_alone, several_prompts, ids_without_a_tokenizer, to_the_end_of_the_context)}
 
 if __name__ == "__main__":

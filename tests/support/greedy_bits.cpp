@@ -22,7 +22,8 @@ std::vector<Token> some_tokens(std::int64_t count, std::int64_t vocabulary, std:
 
 void decode_references(GreedySubject& subject) {
   SelfCommunicator self;
-  const DecodeCase base{.target = subject.target, .draft = {}, .make_backend = subject.make_backend};
+  const DecodeCase base{
+      .target = subject.target, .draft = {}, .dtype = subject.dtype, .make_backend = subject.make_backend};
   DecodeRank rank(self, base);
   for (const GreedySubject::Prompt& prompt : subject.prompts) {
     DecodeCase settings = base;
@@ -62,7 +63,7 @@ void expect_same(const DecodeResult& expected, const DecodeResult& found, std::i
 
 }  // namespace
 
-GreedySubject make_random_subject(const std::string& family, const std::filesystem::path& directory,
+GreedySubject make_random_subject(const std::string& family, const std::filesystem::path& directory, DType dtype,
                                   MakeBackend make_backend) {
   RandomModel model{.family = family, .seed = 3};
   if (family == "gpt2") {
@@ -73,6 +74,7 @@ GreedySubject make_random_subject(const std::string& family, const std::filesyst
   GreedySubject subject{.name = family,
                         .target = directory / (family + "-target"),
                         .draft = directory / (family + "-draft"),
+                        .dtype = dtype,
                         .make_backend = std::move(make_backend)};
   write_random_model(model, subject.target);
   model.noise = 0.25F;
@@ -99,9 +101,10 @@ GreedySubject make_random_subject(const std::string& family, const std::filesyst
   return subject;
 }
 
-GreedySubject make_shipped_subject() {
+GreedySubject make_shipped_subject(DType dtype) {
   const std::filesystem::path assets = std::filesystem::path(SPECDEC_SOURCE_DIR) / "assets";
-  GreedySubject subject{.name = "shipped", .target = assets / "manpy-11m", .draft = assets / "manpy-2m"};
+  GreedySubject subject{
+      .name = "shipped", .target = assets / "manpy-11m", .draft = assets / "manpy-2m", .dtype = dtype};
   subject.prompts.push_back({some_tokens(9, 4096, 5), {.max_new_tokens = 24}});
   decode_references(subject);
   return subject;
@@ -110,8 +113,11 @@ GreedySubject make_shipped_subject() {
 GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subject,
                                   const std::vector<std::int64_t>& ks, int threads) {
   GreedyCoverage coverage;
-  const DecodeCase base{
-      .target = subject.target, .draft = subject.draft, .threads = threads, .make_backend = subject.make_backend};
+  const DecodeCase base{.target = subject.target,
+                        .draft = subject.draft,
+                        .dtype = subject.dtype,
+                        .threads = threads,
+                        .make_backend = subject.make_backend};
   DecodeRank rank(group, base);
   const bool is_root = group.rank() == 0;
   for (std::size_t p = 0; p < subject.prompts.size(); ++p) {

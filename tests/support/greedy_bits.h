@@ -12,6 +12,7 @@ struct GreedySubject {
   std::string name;
   std::filesystem::path target;
   std::filesystem::path draft;
+  DType dtype = DType::kBF16;
   struct Prompt {
     std::vector<Token> ids;
     EndRules rules;
@@ -24,9 +25,9 @@ struct GreedySubject {
 /// Models that write_random_model makes below `directory`, with prompts that run to the limit, over an EOS, to a stop string and to the end
 /// of the context; `family` as in RandomModel.
 GreedySubject make_random_subject(const std::string& family, const std::filesystem::path& directory,
-                                  MakeBackend make_backend = {});
-/// The shipped pair.
-GreedySubject make_shipped_subject();
+                                  DType dtype = DType::kBF16, MakeBackend make_backend = {});
+/// The shipped pair, with weights of `dtype`.
+GreedySubject make_shipped_subject(DType dtype = DType::kBF16);
 
 /// On every rank of `group`: speculative greedy decoding of the subject's prompts, with every K in `ks` and every kind of draft, gives the
 /// tokens, the finish reason and every bit of every logit behind them that autoregressive decoding on one rank gives.

@@ -324,6 +324,7 @@ TEST_F(LedAstray, AnotherConfiguration) {
       [](RunConfig& c) { c.decode.sampling.temperature = 0.5F; },
       [](RunConfig& c) { c.decode.sampling.top_k = 5; },
       [](RunConfig& c) { c.dtype = DType::kF32; },
+      [](RunConfig& c) { c.draft_dtype = DType::kInt8; },
       [](RunConfig& c) { c.target = directory_->path() / "other"; },  // another checkpoint of the same shape
   };
   EXPECT_EQ(disagreeing_ranks(config, 1, [](RunConfig&) {}), 0);

@@ -36,7 +36,7 @@ TEST(Config, ReadsEveryKey) {
   const RunConfig run =
       parse_config(
           "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\nweights_cache: "
-          "/var/cache\ndtype: f32\nbackend: "
+          "/var/cache\ndtype: f32\ndraft_dtype: int8\nbackend: "
           "reference\ncompare: true\n"
           "interconnect: [tpu-v4-chen, native]\n"
           "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
@@ -52,6 +52,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(run.weights.seed, 18446744073709551615U);
   EXPECT_EQ(run.weights_cache, "/var/cache");
   EXPECT_EQ(run.dtype, DType::kF32);
+  EXPECT_EQ(run.type_of_draft(), DType::kInt8);
   EXPECT_EQ(run.backend, "reference");
   EXPECT_TRUE(run.compare);
   ASSERT_EQ(run.interconnects.size(), 2U);
@@ -116,7 +117,7 @@ TEST(Config, ErrorsNameLineKeyFoundAndExpected) {
       {"decode: {top_p: 0}\n", "f.yaml:1: decode.top_p: found '0', expected a number above 0, at most 1"},
       {"decode: {top_p: inf}\n", "f.yaml:1: decode.top_p: found 'inf', expected a number above 0, at most 1"},
       {"compare: maybe\n", "f.yaml:1: compare: found 'maybe', expected true or false"},
-      {"dtype: bf61\n", "f.yaml:1: dtype: found 'bf61', expected one of bf16, f16, f32; did you mean 'bf16'?"},
+      {"dtype: bf61\n", "f.yaml:1: dtype: found 'bf61', expected one of bf16, f16, f32, int8; did you mean 'bf16'?"},
       {"target:\n", "f.yaml:1: target: found nothing, expected the directory of a model"},
       {"target: \"a\\0b\"\n", "f.yaml:1: target: found a path with a NUL byte, expected the directory of a model"},
       {"decode: 4\n", "f.yaml:1: decode: found '4', expected a map of keys"},
@@ -214,6 +215,17 @@ TEST(Config, MethodsOfARun) {
   EXPECT_EQ(run.methods(), (std::vector{Method::kSpeculative, Method::kAutoregressive}));
   run.decode.method = Method::kAutoregressive;
   EXPECT_EQ(run.methods(), (std::vector{Method::kAutoregressive, Method::kSpeculative}));
+}
+
+TEST(Config, TypesOfWeights) {
+  for (const std::string& name : weight_type_names()) {
+    const RunConfig run = parse_config("dtype: " + name + "\n", "f.yaml", ".").run;
+    EXPECT_EQ(name_of(run.dtype), name);
+    EXPECT_EQ(run.type_of_draft(), run.dtype);
+    EXPECT_EQ(name_of(parse_config("draft_dtype: " + name + "\n", "f.yaml", ".").run.type_of_draft()), name);
+  }
+  EXPECT_EQ(parse_config("dtype: int8\ndraft_dtype: as_target\n", "f.yaml", ".").run.type_of_draft(), DType::kInt8);
+  EXPECT_THAT(parse_error("draft_dtype: int4\n"), HasSubstr("draft_dtype: found 'int4', expected one of bf16, f16"));
 }
 
 TEST(Config, PageIsTheCode) {

@@ -34,6 +34,22 @@ class GpuProductsTest : public testing::Test {
 
 TEST_F(GpuProductsTest, OfBf16) { battery::expect_products(gpu_, DType::kBF16); }
 TEST_F(GpuProductsTest, OfFp16) { battery::expect_products(gpu_, DType::kF16); }
+TEST_F(GpuProductsTest, OfInt8AreRefused) {
+  for (const CudaProducts products :
+       {CudaProducts::kTensor, CudaProducts::kCublas, CudaProducts::kVector, CudaProducts::kCpuOrder}) {
+    EmulatedBackend gpu(EmulatedDevice(), {.products = products});
+    const std::vector<float> ones(16, 1);
+    const WeightView view = {reinterpret_cast<const std::byte*>(ones.data()), DType::kF32, 4, 4, 4, 1};
+    try {
+      gpu.pack({{view}, {{0, 4}}, DType::kInt8});
+      FAIL() << "packed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+      EXPECT_STREQ(error.what(),
+                   "dtype: found \"int8\" with the backend \"cuda\", expected \"bf16\", \"f16\" or \"f32\"");
+    }
+  }
+}
 TEST_F(GpuProductsTest, OfGates) {
   battery::expect_gated_products(gpu_, DType::kBF16, true);
   battery::expect_gated_products(gpu_, DType::kF16, true);

@@ -41,11 +41,19 @@ TEST_P(GreedyBits, Gpt2) {
 
 TEST_P(GreedyBits, ShippedPair) { run(make_shipped_subject(), {0, 1, 4, 15, 20}); }
 
+TEST_P(GreedyBits, LlamaInInt8) {
+  const TemporaryDirectory directory;
+  run(make_random_subject("llama", directory.path(), DType::kInt8), {0, 1, 2, 4, 7, 15});
+}
+
+TEST_P(GreedyBits, ShippedPairInInt8) { run(make_shipped_subject(DType::kInt8), {0, 1, 4, 15}); }
+
 class GreedyBitsOnEmulatedTiles : public ::testing::TestWithParam<int> {};
 
 TEST_P(GreedyBitsOnEmulatedTiles, LlamaWithGroupedQueries) {
   const TemporaryDirectory directory;
-  const GreedySubject subject = make_random_subject("llama", directory.path(), make_emulated_tiles_backend);
+  const GreedySubject subject =
+      make_random_subject("llama", directory.path(), DType::kBF16, make_emulated_tiles_backend);
   GreedyCoverage coverage;
   run_ranks(GetParam(), [&](Communicator& group) {
     const GreedyCoverage seen = expect_greedy_bits(group, subject, {0, 1, 4}, 1);

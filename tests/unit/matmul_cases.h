@@ -16,14 +16,17 @@
 /// Data and an independent account of the sum that Backend::matmul promises, for the tests of the kernels.
 namespace specdec::matmul_test {
 
-inline constexpr DType kPackedTypes[] = {DType::kF32, DType::kBF16};
+inline constexpr DType kPackedTypes[] = {DType::kF32, DType::kBF16, DType::kInt8};
+/// Those that round each number by itself and sum them one by one; of the other one there is matmul_int8_test.cpp.
+inline constexpr DType kFloatTypes[] = {DType::kF32, DType::kBF16};
 
 inline std::string case_name(Isa isa, DType dtype) {
   return std::string(name_of(isa)) + " " + std::string(name_of(dtype));
 }
 
-/// How a kernel sums a slice: inputs in turn with separate or fused multiply-adds, or by tiles of 32 inputs, be it as the manual says or as this CPU does.
-enum class Order : std::uint8_t { kSeparate, kFused, kEmulatedTiles, kTiles };
+/// How a kernel sums a slice: inputs in turn with separate or fused multiply-adds, or by tiles of 32 inputs, be it as the manual says or as this CPU does;
+/// or by the groups of int8.
+enum class Order : std::uint8_t { kSeparate, kFused, kEmulatedTiles, kTiles, kGroups };
 
 struct Kernel {
   std::string name;
@@ -33,9 +36,9 @@ struct Kernel {
 };
 
 /// The kernels of every instruction set that this machine has, and that of tiles on emulated ones.
-inline std::vector<Kernel> all_kernels() {
+inline std::vector<Kernel> float_kernels() {
   std::vector<Kernel> kernels;
-  for (const DType dtype : kPackedTypes) {
+  for (const DType dtype : kFloatTypes) {
     for (const Isa isa : all_isas()) {
       const bool tiles = isa == Isa::kAmxBf16 && dtype == DType::kBF16;
       kernels.push_back({case_name(isa, dtype), dtype, &matmul_kernel(isa, dtype),
@@ -45,6 +48,29 @@ inline std::vector<Kernel> all_kernels() {
     }
   }
   kernels.push_back({"emulated tiles bf16", DType::kBF16, &testing::kMatmulEmulatedTiles, Order::kEmulatedTiles});
+  return kernels;
+}
+
+/// Those of int8 that this CPU can run.
+inline std::vector<Kernel> int8_kernels() {
+  std::vector<Kernel> kernels = {{"scalar int8", DType::kInt8, &kMatmulScalarInt8, Order::kGroups}};
+  if (detect_isa() >= Isa::kAvx2) {
+    kernels.push_back({"avx2 int8", DType::kInt8, &kMatmulAvx2Int8, Order::kGroups});
+  }
+  if (detect_isa() >= Isa::kAvx512) {
+    kernels.push_back({"avx512 int8", DType::kInt8, &kMatmulAvx512Int8, Order::kGroups});
+  }
+  if (has_avx512_vnni()) {
+    kernels.push_back({"avx512 with VNNI int8", DType::kInt8, &kMatmulVnniInt8, Order::kGroups});
+  }
+  return kernels;
+}
+
+inline std::vector<Kernel> all_kernels() {
+  std::vector<Kernel> kernels = float_kernels();
+  for (Kernel& kernel : int8_kernels()) {
+    kernels.push_back(std::move(kernel));
+  }
   return kernels;
 }
 

@@ -11,6 +11,7 @@ namespace specdec {
 namespace {
 
 using matmul_test::all_kernels;
+using matmul_test::float_kernels;
 using matmul_test::Kernel;
 using matmul_test::kPackedTypes;
 using matmul_test::multiply;
@@ -66,7 +67,7 @@ void expect_within_bound(const Weight& weight, const std::vector<std::int64_t>& 
   const double factor = error_factor(weight);
   const Exact of_f32 = exact(weight, DType::kF32, x, most);
   const Exact of_bf16 = exact(weight, DType::kBF16, x, most);
-  for (const Kernel& kernel : all_kernels()) {
+  for (const Kernel& kernel : float_kernels()) {
     const Exact& want = kernel.dtype == DType::kBF16 ? of_bf16 : of_f32;
     const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
     for (const std::int64_t rows : row_counts) {
@@ -122,7 +123,7 @@ TEST(Matmul, RoundsInputsAsTheTypeSays) {
       kInf,        -kInf,       1e-39F,      -1e-39F, 1.5e-38F, 0.1F};
   Weight weight(1, 1, 1);
   weight.values = {1.0F};
-  for (const Kernel& kernel : all_kernels()) {
+  for (const Kernel& kernel : float_kernels()) {
     const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
     const std::vector<float> y = multiply(packed, x.data(), static_cast<std::int64_t>(x.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -147,7 +148,7 @@ TEST(Matmul, InfinitiesAndNansStayWhereTheyBelong) {
   weight.values[17 * kIn + 34] = -kInf;
   std::vector<float> x(3 * kIn, 1.0F);
   x[1 * kIn + 34] = kInf;
-  for (const Kernel& kernel : all_kernels()) {
+  for (const Kernel& kernel : float_kernels()) {
     const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
     const std::vector<float> y = multiply(packed, x.data(), 3);
     for (std::int64_t i = 0; i < 3 * kOut; ++i) {
@@ -212,6 +213,8 @@ TEST(PackedLinear, CountsTheBytesOfOnePass) {
   // Two panels; a slice takes a multiple of 16 pairs.
   EXPECT_EQ(CpuPackedLinear(weight.spec(DType::kBF16), Isa::kScalar).bytes(), 2U * (16 + 16) * 64);
   EXPECT_EQ(CpuPackedLinear(weight.spec(DType::kF32), Isa::kScalar).bytes(), 2U * 33 * 64);
+  // One step of four, eight of them, and the scales of two groups.
+  EXPECT_EQ(CpuPackedLinear(weight.spec(DType::kInt8), Isa::kScalar).bytes(), 2U * (1 + 8 + 2) * 64);
 }
 
 }  // namespace

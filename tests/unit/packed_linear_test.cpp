@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backend/int8.h"
 #include "runtime/fingerprint.h"
 #include "tests/support/random_layers.h"
 #include "tests/unit/backend_fixture.h"
@@ -20,6 +22,30 @@ using matmul_test::case_name;
 using matmul_test::kPackedTypes;
 using matmul_test::slices_ending_at;
 using matmul_test::Weight;
+
+void append(std::vector<std::byte>& bytes, const auto& value) {
+  const std::span element = std::as_bytes(std::span(&value, 1));
+  bytes.insert(bytes.end(), element.begin(), element.end());
+}
+
+/// A group of int8 inputs of 16 outputs: [steps][16][4], then [16] scales. What is quantised to what is matmul_int8_test.cpp's.
+void append_group(std::vector<std::byte>& bytes, const std::vector<std::vector<float>>& outputs, std::size_t panel,
+                  Range group) {
+  std::int8_t integers[16][128] = {};
+  float scales[16] = {};
+  for (std::size_t i = 0; i < 16 && panel + i < outputs.size(); ++i) {
+    const auto first = outputs[panel + i].begin() + group.begin;
+    scales[i] = quantise_group(std::vector<float>(first, first + group.size()), integers[i]);
+  }
+  for (std::int64_t step = 0; step < group.size(); step += 4) {
+    for (const auto& output : integers) {
+      for (std::int64_t input = step; input < step + 4; ++input) {
+        append(bytes, output[input]);
+      }
+    }
+  }
+  append(bytes, scales);
+}
 
 /// Element by element, as the comment at CpuPackedLinear says.
 std::vector<std::byte> laid_out(const LinearSpec& spec) {
@@ -34,15 +60,23 @@ std::vector<std::byte> laid_out(const LinearSpec& spec) {
   std::vector<std::byte> bytes;
   for (std::size_t panel = 0; panel < outputs.size(); panel += 16) {
     for (const Range& slice : spec.slices) {
+      if (spec.dtype == DType::kInt8) {
+        for (std::int64_t begin = slice.begin; begin < slice.end; begin += 128) {
+          append_group(bytes, outputs, panel, {begin, std::min(begin + 128, slice.end)});
+        }
+        continue;
+      }
       const std::int64_t padded = bf16 ? (slice.size() + 31) / 32 * 32 : slice.size();
       for (std::int64_t step = slice.begin; step < slice.begin + padded; step += step_inputs) {
         for (std::size_t output = panel; output < panel + 16; ++output) {
           for (std::int64_t input = step; input < step + step_inputs; ++input) {
             const bool there = output < outputs.size() && input < slice.end;
             const float value = there ? outputs[output][static_cast<std::size_t>(input)] : 0.0F;
-            const std::uint16_t half = float_to_bf16(value);
-            const std::span element = bf16 ? std::as_bytes(std::span(&half, 1)) : std::as_bytes(std::span(&value, 1));
-            bytes.insert(bytes.end(), element.begin(), element.end());
+            if (bf16) {
+              append(bytes, float_to_bf16(value));
+            } else {
+              append(bytes, value);
+            }
           }
         }
       }
@@ -95,19 +129,21 @@ TEST(PackedLinear, OtherBytesAreAnotherLayout) {
       hash.add(std::span(packed.panels(), packed.bytes()));
     }
   }
-  EXPECT_EQ(kPanelLayoutVersion, 2);
-  EXPECT_EQ(hash.value(), 2556791706930373683U) << "raise kPanelLayoutVersion and write down its number and hash here";
+  EXPECT_EQ(kPanelLayoutVersion, 3);
+  EXPECT_EQ(hash.value(), 3785778930581462270U) << "raise kPanelLayoutVersion and write down its number and hash here";
 }
 
 TEST(PackedLinear, FillsMemoryThatWasUsedBefore) {
   // Padding is written too: large blocks come from the heap as others left them.
   const Weight weight(17, 3, 5, slices_ending_at({1, 3}));
-  const std::vector<std::byte> want = laid_out(weight.spec(DType::kBF16));
-  for (int i = 0; i < 8; ++i) {
-    std::vector<std::vector<std::byte>> used(16, std::vector<std::byte>(want.size(), std::byte{0xff}));
-    used.clear();
-    const CpuPackedLinear packed(weight.spec(DType::kBF16), Isa::kScalar);
-    ASSERT_TRUE(testing::same_bytes(packed.panels(), want.data(), want.size()));
+  for (const DType dtype : {DType::kBF16, DType::kInt8}) {
+    const std::vector<std::byte> want = laid_out(weight.spec(dtype));
+    for (int i = 0; i < 8; ++i) {
+      std::vector<std::vector<std::byte>> used(16, std::vector<std::byte>(want.size(), std::byte{0xff}));
+      used.clear();
+      const CpuPackedLinear packed(weight.spec(dtype), Isa::kScalar);
+      ASSERT_TRUE(testing::same_bytes(packed.panels(), want.data(), want.size()));
+    }
   }
 }
 

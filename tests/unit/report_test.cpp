@@ -367,6 +367,17 @@ TEST(Report, LabelsEveryModelledFigure) {
   EXPECT_THAT(text, HasSubstr("Speed-up, native: 2;"));
 }
 
+TEST(Report, NamesTheTypesOfWeights) {
+  const auto text_of = [](const std::string& target, const std::string& draft) {
+    RunJournal journal(greedy(), {.ranks = 1, .dtype = target, .draft_dtype = draft});
+    record_job(journal);
+    return report_text(journal.snapshot());
+  };
+  EXPECT_THAT(text_of("int8", "int8"), HasSubstr(", weights in int8\n"));
+  EXPECT_THAT(text_of("int8", ""), HasSubstr(", weights in int8\n"));
+  EXPECT_THAT(text_of("bf16", "int8"), HasSubstr(", weights in bf16, the draft's in int8\n"));
+}
+
 TEST(Report, SaysHowMuchAndWhy) {
   RunJournal journal(
       greedy(),

@@ -3,20 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "models/regex.h"
 #include "models/tokenizer.h"
 #include "models/utf8.h"
+#include "tests/support/human_eval.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
@@ -49,15 +46,8 @@ std::uint64_t hash(const std::vector<std::int32_t>& values) {
 }
 
 std::vector<std::string> human_eval_prompts() {
-  const std::string command = "gzip -dc '" + (kRoot / "assets" / "HumanEval.jsonl.gz").string() + "'";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  std::string text;
-  std::array<char, 4096> block{};
-  for (std::size_t n = 0; (n = std::fread(block.data(), 1, block.size(), pipe.get())) > 0;)
-    text.append(block.data(), n);
   std::vector<std::string> prompts;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) prompts.push_back(nlohmann::json::parse(line)["prompt"]);
+  for (const nlohmann::json& problem : testing::human_eval()) prompts.push_back(problem["prompt"]);
   return prompts;
 }
 

@@ -1,0 +1,28 @@
+// int8 with VPDPBUSD: four products of an output in one instruction, which takes the weights without sign, larger by 128; a row's sum starts
+// with what that adds too much.
+#include <immintrin.h>
+
+#include "backend/cpu/matmul_int8.h"
+#include "backend/cpu/matmul_wide.h"
+
+namespace specdec {
+namespace {
+
+struct WideInt8Fours : WideInt8 {
+  static constexpr int kWeightRegisters = 1;
+  static constexpr int kInputRegisters = 2;  // and what is added to the weights
+  static constexpr std::int32_t kOffset = 128;
+  using Weights = __m512i;
+
+  static Dots start(std::int32_t start) { return _mm512_set1_epi32(start); }
+  static Weights load(const std::byte* from) {
+    return _mm512_xor_si512(_mm512_load_si512(from), _mm512_set1_epi8(static_cast<char>(0x80)));
+  }
+  static Dots multiply_add(Dots sum, Weights weights, Input input) { return _mm512_dpbusd_epi32(sum, weights, input); }
+};
+
+}  // namespace
+
+const MatmulKernel kMatmulVnniInt8 = make_int8_kernel<WideInt8Fours>();
+
+}  // namespace specdec

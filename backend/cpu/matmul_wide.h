@@ -1,0 +1,68 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/matmul_kernel.h"
+
+/// What the kernels with AVX-512 share: the 16 outputs of a panel in one register. As what `V` of SkinnyMatmul is made of, it lives in the
+/// unnamed namespace of each file that includes it.
+namespace specdec {
+namespace {  // NOLINT(google-build-namespaces): see above
+
+struct Wide {
+  static constexpr int kMaxRows = 16;
+  static constexpr int kRegisters = 32;
+  static constexpr int kAccRegisters = 1;
+  using Acc = __m512;
+
+  static Acc zero() { return _mm512_setzero_ps(); }
+  static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
+  static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
+  static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+};
+
+/// For kernels of int8 (matmul_int8.h), without the products.
+struct WideInt8 : Wide {
+  static constexpr std::int64_t kInputBytes = kInt8StepInputs;
+  using Dots = __m512i;
+  using Input = __m512i;
+
+  static Input broadcast(const std::byte* from) { return _mm512_set1_epi32(_mm_cvtsi128_si32(_mm_loadu_si32(from))); }
+  static void put(const std::int8_t* four, std::byte* to) { __builtin_memcpy(to, four, kInt8StepInputs); }
+  static Acc load_scales(const std::byte* from) { return _mm512_load_ps(from); }
+  static Acc add_scaled(Acc sum, Dots dots, float x_scale, Acc scales) {
+    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dots), _mm512_set1_ps(x_scale)), scales, sum);
+  }
+
+  static __m512 load_first(const float* from, std::int64_t count) {
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xffff : (1U << count) - 1), from);
+  }
+
+  /// quantise_group() of `count` <= 128 values; what is left of a vector of 16 is zero.
+  static float quantise(const float* x, std::int64_t count, std::int8_t* integers) {
+    __m512i largest = _mm512_setzero_si512();
+    for (std::int64_t i = 0; i < count; i += 16) {
+      const __m512i value = _mm512_castps_si512(load_first(x + i, count - i));
+      largest = _mm512_max_epi32(largest, _mm512_and_si512(value, _mm512_set1_epi32(0x7fffffff)));
+    }
+    const std::int32_t bits = _mm512_reduce_max_epi32(largest);
+    const float scale = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits))) / 127.0F;
+    const bool finite = bits < 0x7f800000;
+    if (!finite || !(scale >= __FLT_MIN__)) {
+      __builtin_memset(integers, 0, kInt8GroupSteps * kInt8StepInputs);
+      return finite ? 0.0F : __builtin_nanf("");
+    }
+    const __m512 scales = _mm512_set1_ps(scale);
+    for (std::int64_t i = 0; i < count; i += 16) {
+      const __m512i rounded = _mm512_cvtps_epi32(_mm512_div_ps(load_first(x + i, count - i), scales));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(integers + i), _mm512_cvtepi32_epi8(rounded));
+    }
+    return scale;
+  }
+};
+
+}  // namespace
+}  // namespace specdec
