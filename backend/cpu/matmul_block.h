@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/cpu/matmul_kernel.h"
+#include "backend/cpu/matmul_rows.h"
 
 /// The skinny product, once for all instruction sets. `V` says how 16 outputs are held and multiplied; it lives in the
 /// unnamed namespace of its file, and with it every function instantiated here, so no code of one instruction set can
@@ -30,8 +31,6 @@ struct Int8Header {
 template <class V>
 struct SkinnyMatmul {
   using Acc = typename V::Acc;
-  /// Weights that stay in the second-level cache while further blocks of rows run over them.
-  static constexpr std::int64_t kCachedBytes = std::int64_t{256} << 10;
   /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;
   static_assert(kMaxSlices <= 1 << (kLevels - 1));
@@ -296,20 +295,11 @@ struct SkinnyMatmul {
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    std::int64_t group = end - begin;
-    if (job.blocks > 1 && job.panel_bytes > 0) {
-      group = kCachedBytes / job.panel_bytes;
-      group = group < 1 ? 1 : group;
-    }
-    for (; begin < end; begin += group) {
-      const std::int64_t stop = end - begin < group ? end : begin + group;
-      for (std::int64_t i = 0; i < job.blocks; ++i) {
-        const std::int64_t row = job.rows * i / job.blocks;
-        const std::int64_t rows = job.rows * (i + 1) / job.blocks - row;
-        by_rows(std::make_integer_sequence<int, V::kMaxRows>())[rows - 1](job, job.x + row * job.x_bytes,
-                                                                          job.y + row * job.y_stride, begin, stop);
-      }
-    }
+    for_blocks_of_rows(job, begin, end,
+                       [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop,
+                           std::int64_t /*last*/) {
+                         by_rows(std::make_integer_sequence<int, V::kMaxRows>())[rows - 1](job, x, y, first, stop);
+                       });
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cpu/matmul_kernel.h"
+#include "backend/cpu/matmul_rows.h"
 
 /// The product on tile registers, 8 tables of 16 rows of 64 bytes, as Intel AMX has them. `T` is what works on them; it lives in the unnamed namespace
 /// of its file, and with it every function instantiated here (matmul_block.h says why). The unit tests have a `T` that emulates the instructions.
@@ -48,8 +49,6 @@ struct TileMatmul {
 
   /// How far ahead of its use each panel's next weights are asked for.
   static constexpr std::int64_t kAheadBytes = std::int64_t{4} << 10;
-  /// Weights that stay in the second-level cache while further blocks of rows run over them.
-  static constexpr std::int64_t kCachedBytes = std::int64_t{512} << 10;
   /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;
   static_assert(kMaxSlices <= 1 << (kLevels - 1));
@@ -238,29 +237,17 @@ struct TileMatmul {
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    std::int64_t group = end - begin;
-    if (job.blocks > 1 && job.panel_bytes > 0) {
-      group = kCachedBytes / job.panel_bytes;
-      group = group < 1 ? 1 : group;
-    }
-    for (; begin < end; begin += group) {
-      const std::int64_t stop = end - begin < group ? end : begin + group;
-      for (std::int64_t i = 0; i < job.blocks; ++i) {
-        const std::int64_t row = job.rows * i / job.blocks;
-        const std::int64_t rows = job.rows * (i + 1) / job.blocks - row;
-        const std::byte* x = job.x + row * job.x_bytes;
-        float* y = job.y + row * job.y_stride;
-        // Further blocks of rows find their weights in the cache.
-        const std::int64_t last = i + 1 == job.blocks ? end : stop;
-        if (rows <= kTileRows) {
-          configure<1>(rows);
-          panels<1>(job, rows, x, y, begin, stop, last);
-        } else {
-          configure<2>(rows);
-          panels<2>(job, rows, x, y, begin, stop, last);
-        }
-      }
-    }
+    for_blocks_of_rows(
+        job, begin, end,
+        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, std::int64_t last) {
+          if (rows <= kTileRows) {
+            configure<1>(rows);
+            panels<1>(job, rows, x, y, first, stop, last);
+          } else {
+            configure<2>(rows);
+            panels<2>(job, rows, x, y, first, stop, last);
+          }
+        });
     T::release();
   }
 

@@ -29,6 +29,16 @@ std::uint32_t await_change(const std::atomic<std::uint32_t>& word, std::uint32_t
   return word.load(std::memory_order_acquire);
 }
 
+/// Where it is not allowed the scheduler goes on by itself.
+void bind(std::thread& thread, int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+}
+
+}  // namespace
+
 std::vector<int> own_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -42,16 +52,6 @@ std::vector<int> own_cores() {
   }
   return cores;
 }
-
-/// Where it is not allowed the scheduler goes on by itself.
-void bind(std::thread& thread, int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
-}
-
-}  // namespace
 
 void flush_subnormals_to_zero() {
   constexpr unsigned kFlushToZero = 0x8000;

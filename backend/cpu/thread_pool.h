@@ -9,6 +9,9 @@
 
 namespace specdec {
 
+/// The cores that the calling thread may run on, in order.
+std::vector<int> own_cores();
+
 /// Sets flush-to-zero and denormals-are-zero for the calling thread (docs/numerics.md, rule 5): subnormals cost
 /// hundreds of cycles, and AVX512-BF16 flushes them in any case. Every thread that computes calls this once; a pool's
 /// workers do.

@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import llama_cpp_figures as figures
 import llama_cpp_models as models
+from job_start import Failed, seconds_to_first_byte
 
 CONTEXT, TOKENS, PROMPT = 128, 16, 512  # before a pass, generated after it, read in one go
 
@@ -66,14 +66,10 @@ class Ours:
     def seconds_to_first_byte(self, ranks):
         command = ["mpirun", "-np", str(ranks), "specdec_dist", "--config", "chinchilla-like.yaml", "--quiet", "--set", "interconnect=native", "--set", "compare=false",
                    "--set", "decode.max_new_tokens=1"]
-        start = time.monotonic()
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
-            first = job.stdout.read(1)
-            seconds = time.monotonic() - start
-            job.stdout.read()
-        if not first or job.returncode != 0:
-            raise models.Unusable(f"{' '.join(command)}: exit code {job.returncode}, expected text")
-        return seconds
+        try:
+            return seconds_to_first_byte(command)
+        except Failed as failure:
+            raise models.Unusable(str(failure)) from failure
 
     def logits(self, folder, ids):
         numpy, _ = models.imported()

@@ -159,19 +159,6 @@ std::vector<Way> ways_of_this_machine() {
   return ways;
 }
 
-/// The cores that this process may use, in order.
-std::vector<int> own_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &set)) cores.push_back(core);
-    }
-  }
-  return cores;
-}
-
 /// Binds the calling thread to one of `cores`, where there are as many.
 void bind_to(const std::vector<int>& cores, int thread) {
   if (static_cast<std::size_t>(thread) >= cores.size()) return;

@@ -13,9 +13,10 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
+import sys
 import tempfile
-import time
+
+from job_start import Failed, seconds_to_first_byte
 
 ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "assets")
 KINDS = ("off", "first", "second")
@@ -27,14 +28,7 @@ def first_byte(options, cache):
              "--set", f"weights_cache={cache}"]
     if options.draft:
         words += ["--draft", options.draft, "--set", "compare=false"]
-    begin = time.perf_counter()
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as job:
-        got = job.stdout.read(1)
-        seconds = time.perf_counter() - begin
-        job.stdout.read()
-    if not got or job.returncode != 0:
-        raise SystemExit(f"failed with {job.returncode}: {' '.join(words)}")
-    return seconds
+    return seconds_to_first_byte(words)
 
 
 def main():
@@ -65,4 +59,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Failed as failure:
+        sys.exit(f"start_bench.py: {failure}")
