@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/matmul_kernel.h"
+#include "backend/cpu/parallel_for.h"
 #include "backend/error.h"
 
 namespace specdec {
@@ -12,6 +13,10 @@ namespace {
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
+/// Weights that a thread takes at a time: some microseconds.
+constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
+/// No kernel has more.
+constexpr std::int64_t kPanelsSideBySide = 8;
 
 /// Of packed x, for one row, up to a step.
 std::int64_t packed_bytes(const MatmulKernel& kernel, std::int64_t steps, std::int64_t groups) {
@@ -33,6 +38,15 @@ void pack_block(const CpuPackedLinear& weight, ConstRows x, std::byte* packed) {
     kernel.pack(x.row(0) + run.begin, x.stride, x.rows, run.count,
                 packed + packed_bytes(kernel, run.step, run.group) * x.rows);
   }
+}
+
+int threads_for(std::int64_t weight_bytes, const ThreadPool& pool) {
+  return static_cast<int>(std::clamp<std::int64_t>(weight_bytes / kBytesPerThread, 1, pool.size()));
+}
+
+std::int64_t panels_of_chunk(const CpuPackedLinear& weight) {
+  const std::int64_t panels = weight.panel_bytes() == 0 ? 1 : kChunkBytes / weight.panel_bytes();
+  return (panels / kPanelsSideBySide + 1) * kPanelsSideBySide;
 }
 
 const MatmulKernel& int8_of_avx512() { return has_avx512_vnni() ? kMatmulVnniInt8 : kMatmulAvx512Int8; }
@@ -64,6 +78,17 @@ void MatmulScratch::reserve(const CpuPackedLinear& weight) {
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
+  following_[&weight] = {};
+}
+
+MatmulScratch::Panels MatmulScratch::following(const CpuPackedLinear& weight) {
+  if (after_last_ != nullptr) {
+    *after_last_ = {weight.panels(), weight.panel_bytes(), weight.panel_count()};
+  }
+  const auto known = following_.find(&weight);
+  check(known != following_.end(), "matmul: the scratch was shown this weight");
+  after_last_ = &known->second;
+  return *after_last_;
 }
 
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool) {
@@ -71,10 +96,10 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
         "matmul: the shapes of x, the weight and y agree");
   const std::int64_t row_bytes = packed_row_bytes(weight);
   const std::int64_t max_rows = weight.kernel().max_rows;
-  check(scratch.bytes() >= scratch_bytes(weight), "matmul: the scratch was shown this weight");
   const std::int64_t panels = weight.panel_count();
-  const std::int64_t threads =
-      std::clamp<std::int64_t>(panels * weight.panel_bytes() / kBytesPerThread, 1, pool.size());
+  const int threads = threads_for(panels * weight.panel_bytes(), pool);
+  const MatmulScratch::Panels next = scratch.following(weight);
+  const int next_threads = threads_for(next.count * next.bytes, pool);
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
@@ -93,16 +118,15 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
                            .blocks = blocks,
                            .y = y.row(first),
                            .y_stride = y.stride};
-    const auto run = weight.kernel().run;
-    if (threads == 1) {
-      run(job, 0, panels);
-      continue;
-    }
-    pool.run([&](std::int64_t thread) {
-      if (thread < threads) {
-        run(job, panels * thread / threads, panels * (thread + 1) / threads);
-      }
-    });
+    share_out(pool, threads, panels, panels_of_chunk(weight),
+              [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
+                MatmulJob part = job;
+                if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {
+                  part.next = next.data + next.count * thread / next_threads * next.bytes;
+                  part.next_panel_bytes = next.bytes;
+                }
+                weight.kernel().run(part, begin, end);
+              });
   }
 }
 

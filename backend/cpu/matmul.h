@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <unordered_map>
 
 #include "backend/cpu/aligned_array.h"
 #include "backend/cpu/packed_linear.h"
@@ -17,8 +19,20 @@ class MatmulScratch {
   std::byte* data() { return rows_.data(); }
   std::size_t bytes() const { return rows_.bytes(); }
 
+  /// Panels of a matrix, by their place alone: it may be gone.
+  struct Panels {
+    const std::byte* data = nullptr;
+    std::int64_t bytes = 0;  ///< of one
+    std::int64_t count = 0;
+  };
+  /// Says that `weight` is multiplied with now, and returns what came after it the last time, nothing if that is not known. A pass goes through its
+  /// matrices in the same order each time.
+  Panels following(const CpuPackedLinear& weight);
+
  private:
   AlignedArray rows_;
+  std::unordered_map<const CpuPackedLinear*, Panels> following_;
+  Panels* after_last_ = nullptr;
 };
 
 /// y = x * weight^T, as Backend::matmul says. x [rows, in_features], y [rows, out_features]. Reads each weight once for

@@ -61,18 +61,27 @@ struct SkinnyMatmul {
     const std::byte* weights;
     const std::byte* x;
     std::int64_t panel_bytes;
-    /// From here on what is ahead lies in the next panels, which follow those beside this one.
+    /// From here on what is ahead lies `jump` bytes further on: in the panels that follow those beside this one, or in the next matrix. There the places
+    /// are as far apart as panels are here, so that with other panels some lie behind what is read first; to tell them apart costs a small matrix more.
     const std::byte* tail;
+    std::int64_t jump;
   };
 
-  /// R rows of B panels from `panel` on.
+  /// R rows of B panels from `panel` on; `last`: the next matrix comes after them.
   template <int R, int B>
-  static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel) {
+  static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel, bool last) {
     Acc sum[R][B];
     fill<R, B>(sum, V::minus_zero());
     Acc level[kLevels][R][B];
-    Place place = {.weights = job.panels + panel * job.panel_bytes, .x = x, .panel_bytes = job.panel_bytes};
-    place.tail = place.weights + job.panel_bytes - kAheadBytes;
+    const std::byte* const weights = job.panels + panel * job.panel_bytes;
+    Place place = {.weights = weights,
+                   .x = x,
+                   .panel_bytes = job.panel_bytes,
+                   .tail = weights + job.panel_bytes - kAheadBytes,
+                   .jump = (B - 1) * job.panel_bytes};
+    if (last && job.next != nullptr) {
+      place.jump = job.next - (weights + job.panel_bytes);
+    }
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];
       fill<R, B>(sum, steps == 0 ? V::minus_zero() : V::zero());
@@ -104,8 +113,7 @@ struct SkinnyMatmul {
   template <int R, int B, class Sum>
   [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      const std::byte* const ahead =
-          at.weights + kAheadBytes + (B > 1 && at.weights >= at.tail ? (B - 1) * at.panel_bytes : 0);
+      const std::byte* const ahead = at.weights + kAheadBytes + (at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
         __builtin_prefetch(ahead + b * at.panel_bytes);
@@ -233,18 +241,19 @@ struct SkinnyMatmul {
     }
   }
 
-  /// Panels [begin, end) for R rows, B at a time, what is left in halves.
+  /// Panels [begin, end) for R rows, B at a time, what is left in halves. After panel `last` comes the next matrix.
   template <int R, int B>
-  static void panels(const MatmulJob& job, const std::byte* x, float* y, std::int64_t begin, std::int64_t end) {
+  static void panels(const MatmulJob& job, const std::byte* x, float* y, std::int64_t begin, std::int64_t end,
+                     std::int64_t last) {
     for (; begin + B <= end; begin += B) {
-      block<R, B>(job, x, y, begin);
+      block<R, B>(job, x, y, begin, begin + B == last);
     }
     if constexpr (B > 1) {
-      panels<R, B / 2>(job, x, y, begin, end);
+      panels<R, B / 2>(job, x, y, begin, end, last);
     }
   }
 
-  using Panels = void (*)(const MatmulJob&, const std::byte*, float*, std::int64_t, std::int64_t);
+  using Panels = void (*)(const MatmulJob&, const std::byte*, float*, std::int64_t, std::int64_t, std::int64_t);
 
   template <int... I>
   static const Panels* by_rows(std::integer_sequence<int, I...>) {
@@ -295,11 +304,12 @@ struct SkinnyMatmul {
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    for_blocks_of_rows(job, begin, end,
-                       [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop,
-                           std::int64_t /*last*/) {
-                         by_rows(std::make_integer_sequence<int, V::kMaxRows>())[rows - 1](job, x, y, first, stop);
-                       });
+    for_blocks_of_rows(
+        job, begin, end,
+        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, bool new_next) {
+          by_rows(std::make_integer_sequence<int, V::kMaxRows>())[rows - 1](job, x, y, first, stop,
+                                                                            new_next ? end : -1);
+        });
   }
 };
 

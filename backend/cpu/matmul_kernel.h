@@ -36,6 +36,9 @@ struct MatmulJob {
   std::int64_t blocks;
   float* y;               ///< [rows, outputs]
   std::int64_t y_stride;  ///< elements
+  /// What the thread reads after `end` of run(): panels of the next matrix, if it is known, of which the last products of this one ask for the first bytes.
+  const std::byte* next = nullptr;
+  std::int64_t next_panel_bytes = 0;
 };
 
 struct MatmulKernel {

@@ -11,7 +11,7 @@ namespace specdec {
 inline constexpr std::int64_t kCachedWeightBytes = std::int64_t{256} << 10;
 
 /// How MatmulKernel::run goes over panels [begin, end): a group of panels that the cache holds, all blocks of rows over it, the next group. Calls
-/// work(rows, x, y, first panel, end of the group, end of the panels that are read next) for each. `Work` is a type of the kernel's own file, so that this is
+/// work(rows, x, y, first panel, end of the group, whether new weights are read after it) for each. `Work` is a type of the kernel's own file, so that this is
 /// a function of that file too (matmul_kernel.h).
 template <class Work>
 void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, const Work& work) {
@@ -26,7 +26,7 @@ void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t e
       const std::int64_t row = job.rows * i / job.blocks;
       const std::int64_t rows = job.rows * (i + 1) / job.blocks - row;
       // Further blocks of rows find their weights in the cache; only the last one goes on to new ones.
-      work(rows, job.x + row * job.x_bytes, job.y + row * job.y_stride, begin, stop, i + 1 == job.blocks ? end : stop);
+      work(rows, job.x + row * job.x_bytes, job.y + row * job.y_stride, begin, stop, i + 1 == job.blocks);
     }
   }
 }

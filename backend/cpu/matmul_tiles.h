@@ -97,21 +97,27 @@ struct TileMatmul {
     }
   }
 
-  /// One tile of weights of each panel from b on, times the inputs that are loaded. The same place `ahead` bytes further on is asked for in the first `soon`
-  /// panels.
+  /// A tile of each of the first `soon` panels.
+  struct Ahead {
+    const std::byte* weights;
+    std::int64_t panel_bytes;
+    int soon;
+  };
+
+  /// One tile of weights of each panel from b on, times the inputs that are loaded. Asks for the weights ahead.
   template <int A, int B, int b = 0>
-  static void multiply(const std::byte* weights, std::int64_t panel_bytes, std::int64_t ahead, int soon) {
+  static void multiply(const std::byte* weights, std::int64_t panel_bytes, const Ahead& ahead) {
     constexpr int kTile = kWeights + b % 2;
     T::template load<kTile>(weights);
     T::template dot<b * A, kInputs, kTile>();
     if constexpr (A > 1) {
       T::template dot<b * A + 1, kInputs + 1, kTile>();
     }
-    if (b < soon) {
-      T::prefetch(weights + ahead);
+    if (b < ahead.soon) {
+      T::prefetch(ahead.weights + b * ahead.panel_bytes);
     }
     if constexpr (b + 1 < B) {
-      multiply<A, B, b + 1>(weights + panel_bytes, panel_bytes, ahead, soon);
+      multiply<A, B, b + 1>(weights + panel_bytes, panel_bytes, ahead);
     }
   }
 
@@ -137,15 +143,25 @@ struct TileMatmul {
     }
   }
 
-  /// B panels from `panel` on. Weights up to panel `last` come next and are worth asking for.
+  /// What a block asks for where its own panels are all asked for.
+  template <int B>
+  static Ahead after(const MatmulJob& job, std::int64_t panel, std::int64_t last) {
+    const std::int64_t left = last - panel;
+    if (left == 0 && job.next != nullptr) {
+      return {job.next, job.next_panel_bytes, B};
+    }
+    return {job.panels + panel * job.panel_bytes, job.panel_bytes,
+            left < 0 ? 0 : static_cast<int>(left < B ? left : B)};
+  }
+
+  /// B panels from `panel` on. Weights up to panel `last` come next and are worth asking for, and after them the next matrix; none of them if it is -1.
   template <int A, int B>
   static void block(const MatmulJob& job, std::int64_t rows, const std::byte* x, float* y, std::int64_t panel,
                     std::int64_t last) {
     Sums<A, B> level[kLevels];
     const std::byte* weights = job.panels + panel * job.panel_bytes;
     const std::int64_t distance = job.panel_bytes < kAheadBytes ? job.panel_bytes : kAheadBytes;
-    const std::int64_t after = last - (panel + B);
-    const int next = after < B ? static_cast<int>(after) : B;
+    const Ahead next = after<B>(job, panel + B, last);
     std::int64_t at = 0;
     int top = 0;  // where in the tree the last sum stands
     if (job.slices == 0) {
@@ -160,10 +176,10 @@ struct TileMatmul {
         if constexpr (A > 1) {
           T::template load<kInputs + 1>(x + kTileRows * kStepBytes);
         }
-        // Behind the end of a panel lie those that are being read; what comes after them are the next B.
-        const bool over = at + distance >= job.panel_bytes;
-        multiply<A, B>(weights + at, job.panel_bytes, over ? distance + (B - 1) * job.panel_bytes : distance,
-                       over ? next : B);
+        const std::int64_t over = at + distance - job.panel_bytes;
+        const Ahead ahead = over < 0 ? Ahead{weights + at + distance, job.panel_bytes, B}
+                                     : Ahead{next.weights + over, next.panel_bytes, next.soon};
+        multiply<A, B>(weights + at, job.panel_bytes, ahead);
         at += kTileBytes;
         x += rows * kStepBytes;
       }
@@ -239,7 +255,8 @@ struct TileMatmul {
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
     for_blocks_of_rows(
         job, begin, end,
-        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, std::int64_t last) {
+        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, bool new_next) {
+          const std::int64_t last = new_next ? end : -1;
           if (rows <= kTileRows) {
             configure<1>(rows);
             panels<1>(job, rows, x, y, first, stop, last);

@@ -61,6 +61,7 @@ void flush_subnormals_to_zero() {
 
 ThreadPool::ThreadPool(int threads, Pin pin) {
   check(threads >= 1, "a thread pool needs at least one thread");
+  parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(threads));
   const std::vector<int> cores = pin == Pin::kToOwnCores ? own_cores() : std::vector<int>();
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   try {

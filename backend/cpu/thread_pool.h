@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -36,6 +37,14 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
+  /// What a thread has not come to of its part of a loop (share_out() in parallel_for.h).
+  struct alignas(64) Part {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
+  /// [size()], for one round at a time.
+  Part* parts() { return parts_.get(); }
+
   /// Calls task(thread) for thread in [0, size()), each on its own thread, and returns when all have returned. `task`
   /// must not throw: no one could unwind a half-finished round.
   template <typename Task>
@@ -62,6 +71,7 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> round_{0};
   alignas(64) std::atomic<std::uint32_t> pending_{0};
   std::vector<std::thread> workers_;
+  std::unique_ptr<Part[]> parts_;
 };
 
 }  // namespace specdec

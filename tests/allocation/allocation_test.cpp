@@ -3,13 +3,22 @@
 //   a pass    Transformer::forward, target with 1 and 5 rows, draft with 1 row, after one prefill, over many lengths of the context;
 //   a round   all of Coordinator's loop, draft, broadcast, score, decide, accept, text (with a tokenizer for Llama), in the second sequence of
 //             a job, greedy, with temperature alone, and with top-k and top-p.
-// Half of them with a trace, from its first events until it is full.
+// Half of them with a trace, from its first events until it is full. Nor does a pass of one thread make a system call.
 // Not shown: other ranks' transports, the sink (the journal and the reports keep what they are told), stop strings, and rounds whose text is longer than
 // 16 bytes a token.
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 
 #include "backend/factory.h"
@@ -131,6 +140,62 @@ TEST_P(Allocations, NoneInAPass) {
   }
 }
 
+class OneThread : public Allocations {};
+
+/// From here on the kernel ends the process for any system call but exit. (SECCOMP_MODE_STRICT would take the clock from it too.)
+bool forbid_system_calls() {
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+  };
+  const sock_fprog program = {.len = std::size(steps), .filter = steps};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/// How a process ends that does `work` and may make no system call.
+int status_without_system_calls(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!forbid_system_calls()) {
+      ::_exit(3);
+    }
+    work();
+    ::syscall(SYS_exit, 0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_P(OneThread, MakesNoSystemCallInAPass) {
+  const int caught = status_without_system_calls([] { ::syscall(SYS_getppid); });
+  ASSERT_TRUE(WIFSIGNALED(caught) && WTERMSIG(caught) == SIGSYS) << caught;
+  ASSERT_EQ(status_without_system_calls([] {}), 0);
+
+  KvCache target_cache = target_->transformer.make_cache();
+  KvCache draft_cache = draft_->transformer.make_cache();
+  target_->transformer.prefill(prompt_, target_cache, Stream{});
+  draft_->transformer.prefill(prompt_, draft_cache, Stream{});
+  for (const std::int64_t rows : {std::int64_t{1}, kDrafted + 1}) {
+    EXPECT_EQ(status_without_system_calls([&] {
+                for (int i = 0; i < 20; ++i) {
+                  pass(target_->transformer, target_cache, rows, LogitRows::kAll);
+                }
+              }),
+              0)
+        << "target, rows: " << rows;
+  }
+  EXPECT_EQ(status_without_system_calls([&] {
+              for (int i = 0; i < 20; ++i) {
+                pass(draft_->transformer, draft_cache, 1, LogitRows::kLast);
+              }
+            }),
+            0)
+      << "draft";
+}
+
 /// Notes what was allocated from one round's tokens to the next.
 class CountingSink final : public OutputSink {
  public:
@@ -187,6 +252,10 @@ TEST_P(Allocations, NoneInARound) {
 INSTANTIATE_TEST_SUITE_P(Cpu, Allocations,
                          ::testing::Values(Subject{"llama", DType::kBF16, 1, true}, Subject{"llama", DType::kF32, 2},
                                            Subject{"gpt2", DType::kBF16, 2, true}, Subject{"gpt2", DType::kF32, 1}),
+                         [](const auto& value) { return name_of(value.param); });
+INSTANTIATE_TEST_SUITE_P(Cpu, OneThread,
+                         ::testing::Values(Subject{"llama", DType::kBF16}, Subject{"llama", DType::kInt8},
+                                           Subject{"gpt2", DType::kF32}),
                          [](const auto& value) { return name_of(value.param); });
 
 }  // namespace

@@ -1,0 +1,129 @@
+// Which weights the products of a matrix ask for at their end: those that were multiplied with next the last time.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <optional>
+
+#include "backend/cpu/matmul.h"
+#include "tests/unit/matmul_cases.h"
+
+namespace specdec {
+namespace {
+
+using matmul_test::Weight;
+
+constexpr int kMostThreads = 3;
+
+/// Whoever asked, for each place of a matrix that is asked for.
+std::array<std::atomic<const std::byte*>, 64> asked;
+std::atomic<int> asked_count;
+std::atomic<std::int64_t> asked_panel_bytes;
+
+/// A kernel that multiplies nothing and writes down what it may ask for.
+void write_down(const MatmulJob& job, std::int64_t, std::int64_t) {
+  if (job.next != nullptr) {
+    asked.at(static_cast<std::size_t>(asked_count++)) = job.next;
+    asked_panel_bytes = job.next_panel_bytes;
+  }
+}
+
+const MatmulKernel kWritesDown = {.run = &write_down,
+                                  .pack = [](const float*, std::int64_t, std::int64_t, std::int64_t, std::byte*) {},
+                                  .x_step_bytes = 4,
+                                  .max_rows = 4};
+
+class MatmulNext : public ::testing::TestWithParam<int> {
+ protected:
+  /// Multiplies, and returns what was asked for, in order.
+  std::vector<std::ptrdiff_t> asks(const CpuPackedLinear& weight, const CpuPackedLinear& of, std::int64_t rows = 1) {
+    asked_count = 0;
+    std::vector<float> x(static_cast<std::size_t>(rows * weight.in_features()));
+    std::vector<float> y(static_cast<std::size_t>(rows * weight.out_features()));
+    matmul(weight, {x.data(), rows, weight.in_features(), weight.in_features()},
+           {y.data(), rows, weight.out_features(), weight.out_features()}, scratch_, pool_);
+    std::vector<std::ptrdiff_t> panels;
+    for (int i = 0; i < asked_count; ++i) {
+      EXPECT_EQ(asked_panel_bytes, of.panel_bytes());
+      panels.push_back((asked.at(static_cast<std::size_t>(i)).load() - of.panels()) / of.panel_bytes());
+    }
+    std::sort(panels.begin(), panels.end());
+    return panels;
+  }
+  CpuPackedLinear packed(std::int64_t out, std::int64_t in) {
+    return {Weight(out, in, 1).spec(DType::kBF16), kWritesDown};
+  }
+
+  ThreadPool pool_{GetParam()};
+  MatmulScratch scratch_;
+};
+
+TEST_P(MatmulNext, IsWhatCameNextTheLastTime) {
+  // As large as lets each thread have a part of it.
+  const CpuPackedLinear first = packed(16 * 30, 512);
+  const CpuPackedLinear second = packed(16 * 60, 256);
+  const CpuPackedLinear third = packed(16 * 3, 64);
+  for (const CpuPackedLinear* weight : {&first, &second, &third}) {
+    scratch_.reserve(*weight);
+  }
+  using Panels = std::vector<std::ptrdiff_t>;
+  EXPECT_EQ(asks(first, second), Panels{}) << "nothing is known yet";
+  EXPECT_EQ(asks(second, third), Panels{});
+  EXPECT_EQ(asks(third, first), Panels{});
+  // The end of a part may have been taken by a thread whose own it is not, and then nobody asks for what its own reads next. It was not so with the part
+  // that was done first.
+  const auto parts_of = [&](const CpuPackedLinear& of, int threads) {
+    Panels parts;
+    for (int thread = 0; thread < threads; ++thread) {
+      parts.push_back(of.panel_count() * thread / threads);
+    }
+    return parts;
+  };
+  const auto expect_some_of = [&](const Panels& found, const Panels& parts) {
+    EXPECT_TRUE(!found.empty() || parts.size() < static_cast<std::size_t>(GetParam()));
+    EXPECT_TRUE(std::includes(parts.begin(), parts.end(), found.begin(), found.end()))
+        << ::testing::PrintToString(found) << " of " << ::testing::PrintToString(parts);
+  };
+  for (int pass = 0; pass < 20; ++pass) {
+    expect_some_of(asks(first, second), parts_of(second, GetParam()));
+    expect_some_of(asks(second, third), parts_of(third, 1));
+    EXPECT_EQ(asks(third, first), Panels{0}) << "one thread has it, and asks for its own part only";
+  }
+  // Another order is learnt.
+  asks(first, second);
+  asks(third, first);
+  asks(second, third);
+  expect_some_of(asks(first, third), parts_of(third, 1));
+}
+
+TEST_P(MatmulNext, IsAskedForByTheLastRowsOnly) {
+  const CpuPackedLinear weight = packed(16, 64);
+  scratch_.reserve(weight);
+  asks(weight, weight);
+  EXPECT_EQ(asks(weight, weight, 1).size(), 1U);
+  EXPECT_EQ(asks(weight, weight, 64).size(), 1U);
+  EXPECT_EQ(asks(weight, weight, 200).size(), 1U) << "of four blocks of 64 rows";
+}
+
+TEST_P(MatmulNext, WeightsThatAreGoneAreNotTouched) {
+  const CpuPackedLinear weight = packed(16, 64);
+  scratch_.reserve(weight);
+  {
+    const auto other = std::make_unique<CpuPackedLinear>(Weight(16, 64, 2).spec(DType::kBF16), kWritesDown);
+    scratch_.reserve(*other);
+    asks(weight, *other);
+    asks(*other, weight);
+    asks(weight, *other);
+  }
+  asked_count = 0;
+  float x[64] = {};
+  float y[16] = {};
+  matmul(weight, {x, 1, 64, 64}, {y, 1, 16, 16}, scratch_, pool_);
+  EXPECT_EQ(asked_count, 1) << "by its address alone";
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, MatmulNext, ::testing::Range(1, kMostThreads + 1),
+                         [](const auto& threads) { return std::to_string(threads.param) + "threads"; });
+
+}  // namespace
+}  // namespace specdec
