@@ -62,7 +62,8 @@ struct SkinnyMatmul {
     const std::byte* x;
     std::int64_t panel_bytes;
     /// From here on what is ahead lies `jump` bytes further on: in the panels that follow those beside this one, or in the next matrix. There the places
-    /// are as far apart as panels are here, so that with other panels some lie behind what is read first; to tell them apart costs a small matrix more.
+    /// are as far apart as panels are here, so that with other panels some lie behind what is read first; to tell them apart costs a small matrix more than
+    /// it gains. One panel alone, of rows so many that products are the bound, goes straight on.
     const std::byte* tail;
     std::int64_t jump;
   };
@@ -113,7 +114,7 @@ struct SkinnyMatmul {
   template <int R, int B, class Sum>
   [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      const std::byte* const ahead = at.weights + kAheadBytes + (at.weights >= at.tail ? at.jump : 0);
+      const std::byte* const ahead = at.weights + kAheadBytes + (B > 1 && at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
         __builtin_prefetch(ahead + b * at.panel_bytes);

@@ -89,6 +89,11 @@ def best_roofs(several):
             for threads in several[0]}
 
 
+def scaling_of_reads(several):
+    """How much more two threads read than one: the median of the runs' own ratios, since the best of each may be of different moments."""
+    return statistics.median(roofs[2]["read_GBps"] / roofs[1]["read_GBps"] for roofs in several)
+
+
 def best_k(speeds):
     """The K of {K: tokens a second} that is fastest; of equals the smallest."""
     return min(speeds, key=lambda k: (-speeds[k], k))

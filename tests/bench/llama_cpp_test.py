@@ -85,6 +85,10 @@ class Output(unittest.TestCase):
 
 
 class Arithmetic(unittest.TestCase):
+    def test_scaling_is_that_of_each_run(self):
+        runs = [{1: {"read_GBps": a}, 2: {"read_GBps": b}} for a, b in ((10, 15), (20, 22), (10, 14))]
+        self.assertEqual(figures.scaling_of_reads(runs), 1.4)
+
     def test_in_turns(self):
         order = []
 
@@ -219,6 +223,20 @@ class Program(unittest.TestCase):
     def test_without_gguf_it_says_what_to_install(self):
         with unittest.mock.patch.dict(sys.modules, {"gguf": None}), self.assertRaisesRegex(models.Unusable, r"expected gguf to write GGUF files \(pip install gguf\)$"):
             models.imported()
+
+    def test_what_was_measured_before_it_ended_is_kept(self):
+        line = figures.row("decode", "llama-1.1b", "tokens/s", [12.0], [6.0])
+        for why, code in ((KeyboardInterrupt(), 130), (models.Unusable("no prefill today"), 2)):
+            bench = unittest.mock.Mock(rows=[line], same={}, pairs={}, roofs={}, features=["avx2"], model={"llama-1.1b": ("f", "g")})
+            bench.run.side_effect = why
+            with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(llama_cpp, Theirs=unittest.mock.DEFAULT, Ours=unittest.mock.DEFAULT,
+                                                                                      Bench=unittest.mock.Mock(return_value=bench)) as made, \
+                    unittest.mock.patch.object(models, "imported"), contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+                made["Theirs"].return_value.version.return_value = {"build_commit": "c", "build_number": 1}
+                path = pathlib.Path(folder) / "deep" / "f.json"
+                self.assertEqual(llama_cpp.main([folder, "--shapes", "llama-1.1b", "--json", str(path)]), code)
+                self.assertIn("2.00", out.getvalue())
+                self.assertEqual(json.loads(path.read_text(encoding="utf-8"))["rows"], [line])
 
     def test_a_program_that_fails_is_named_with_its_last_line(self):
         with self.assertRaisesRegex(models.Unusable, "^sh -c .*: exit code 3: gone$"):
