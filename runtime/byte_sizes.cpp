@@ -80,6 +80,28 @@ std::vector<std::int64_t> parse_counts(std::string_view text, std::int64_t limit
   return counts;
 }
 
+std::vector<std::int64_t> parse_range(std::string_view text, std::int64_t limit, std::string_view flag) {
+  const auto number = [&](std::string_view part) {
+    const std::optional<std::int64_t> value = parse_number<std::int64_t>(part);
+    if (!value || *value < 0 || *value > limit) {
+      throw_bad_input(
+          fmt::format("{}: found '{}', expected whole numbers from 0 to {}, such as 0..7 or 1,2,4", flag, text, limit));
+    }
+    return *value;
+  };
+  std::vector<std::int64_t> numbers;
+  for (const std::string_view part : split(text)) {
+    const std::size_t dots = part.find("..");
+    const std::int64_t first = number(part.substr(0, dots));
+    const std::int64_t last = dots == std::string_view::npos ? first : number(part.substr(dots + 2));
+    if (first > last) {
+      throw_bad_input(fmt::format("{}: found '{}', expected the smaller number first", flag, part));
+    }
+    for (std::int64_t value = first; value <= last; ++value) numbers.push_back(value);
+  }
+  return numbers;
+}
+
 std::string parse_word(std::string_view text, const std::vector<std::string>& known, std::string_view flag) {
   if (std::ranges::find(known, text) == known.end()) {
     throw_bad_input(fmt::format("{}: found '{}', expected one of {}{}", flag, text, fmt::join(known, ", "),

@@ -21,6 +21,9 @@ std::int64_t parse_count(std::string_view text, std::int64_t limit, std::string_
 /// Such numbers with commas between them, "1,2,4".
 std::vector<std::int64_t> parse_counts(std::string_view text, std::int64_t limit, std::string_view flag);
 
+/// Whole numbers from 0 to `limit`: "0..7", "1,2,4", "0..4,8", in the order in which they stand.
+std::vector<std::int64_t> parse_range(std::string_view text, std::int64_t limit, std::string_view flag);
+
 /// One word of `known`.
 std::string parse_word(std::string_view text, const std::vector<std::string>& known, std::string_view flag);
 /// Words of `known` with commas between them, each once.

@@ -58,14 +58,18 @@ fs::path find_config(const std::string& name) {
   return first_of({name, fs::path("configs") / name, shared / name}, is_file, found, hint);
 }
 
-fs::path find_interconnect(const std::string& name, const fs::path& config_dir, const std::string& place) {
+namespace {
+
+/// The file of a preset in configs/`kind`, or of a path.
+fs::path find_described(const char* kind, const std::string& name, const fs::path& config_dir,
+                        const std::string& place) {
   const bool has_folder = name.find('/') != std::string::npos;
   const bool is_path = has_folder || name.ends_with(".yaml");
   std::vector<fs::path> folders;
   if (is_path && !config_dir.empty() && fs::path(name).is_relative()) folders.push_back(config_dir);
   folders.emplace_back();
   if (!has_folder) {
-    const fs::path ours = fs::path("configs") / "interconnects";
+    const fs::path ours = fs::path("configs") / kind;
     folders.insert(folders.end(), {ours, share_directory() / ours});
   }
   std::vector<std::string> names = configs_in(folders);
@@ -74,6 +78,16 @@ fs::path find_interconnect(const std::string& name, const fs::path& config_dir, 
   }
   for (fs::path& folder : folders) folder /= is_path ? name : name + ".yaml";
   return first_of(folders, is_file, fmt::format("{}: found no file '{}'", place, name), suggestion(name, names));
+}
+
+}  // namespace
+
+fs::path find_interconnect(const std::string& name, const fs::path& config_dir, const std::string& place) {
+  return find_described("interconnects", name, config_dir, place);
+}
+
+fs::path find_hardware(const std::string& name, const std::string& place) {
+  return find_described("hardware", name, {}, place);
 }
 
 fs::path find_model(const fs::path& path, const fs::path& config_dir, const std::string& place) {

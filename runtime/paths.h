@@ -19,6 +19,9 @@ std::filesystem::path find_config(const std::string& name);
 std::filesystem::path find_interconnect(const std::string& name, const std::filesystem::path& config_dir,
                                         const std::string& place);
 
+/// The file of a description of hardware: as find_interconnect, in configs/hardware/.
+std::filesystem::path find_hardware(const std::string& name, const std::string& place);
+
 /// The directory of a model, absolute. A relative path is looked up in `config_dir` (empty: skipped), the current directory, the
 /// share directory and its assets/. `place` begins the error ("F: target"), which lists the places that were looked at.
 std::filesystem::path find_model(const std::filesystem::path& path, const std::filesystem::path& config_dir,

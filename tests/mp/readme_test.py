@@ -13,7 +13,7 @@ import tempfile
 
 import job
 
-COMMAND = re.compile(r"^ +((?:mpirun -np \d+ |(?:echo|printf) .*\| *)?(?:specdec_(?:dist|score|tokenize)|allreduce_bench)(?: .*?)?)(?: {3,}\(.*)?$")
+COMMAND = re.compile(r"^ +((?:mpirun -np \d+ |(?:echo|printf) .*\| *)?(?:specdec_(?:dist|score|tokenize|study)|allreduce_bench)(?: .*?)?)(?: {3,}\(.*)?$")
 LATER = re.compile(r"\b(DIR|TEXT|notes\.txt|ids\.txt)\b|--config chinchilla-like\.yaml$")
 
 
@@ -27,7 +27,7 @@ def shown(options, environment):
     root = os.path.dirname(options.assets)
     with open(os.path.join(root, "README.md"), encoding="utf-8") as file:
         found = commands(file.read())
-    for program in ("specdec_dist", "specdec_score", "specdec_tokenize", "allreduce_bench"):
+    for program in ("specdec_dist", "specdec_score", "specdec_tokenize", "specdec_study", "allreduce_bench"):
         help_text = subprocess.run([program, "--help"], env=environment, capture_output=True, text=True, check=True).stdout
         found += commands(help_text)
     return list(dict.fromkeys(found))

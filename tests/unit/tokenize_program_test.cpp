@@ -1,57 +1,27 @@
 // specdec_tokenize as a user runs it: a pipe in, a pipe out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
+
+#include "tests/support/local_program.h"
 
 namespace specdec {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-const std::filesystem::path kProgram = std::filesystem::path(SPECDEC_BINARY_DIR) / "bin" / "specdec_tokenize";
 const std::string kModel = std::string("--model '") + SPECDEC_SOURCE_DIR + "/assets/manpy-2m'";
 
-struct Result {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-class TokenizeProgram : public testing::Test {
+class TokenizeProgram : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(std::filesystem::exists(kProgram)) << "build the target specdec_tokenize";
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    directory_ = std::filesystem::path(testing::TempDir()) / ("specdec_tokenize_" + name);
-    std::filesystem::create_directories(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
+  using Result = testing::LocalProgram::Result;
+  Result run(const std::string& flags, const std::string& input = "") const { return program_.run(flags, input); }
 
-  Result run(const std::string& flags, const std::string& input = "") const {
-    std::ofstream(directory_ / "in", std::ios::binary) << input;
-    const auto quoted = [&](const char* name) { return "'" + (directory_ / name).string() + "'"; };
-    const std::string command =
-        "'" + kProgram.string() + "' " + flags + " <" + quoted("in") + " >" + quoted("out") + " 2>" + quoted("err");
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents("out"), contents("err")};
-  }
-
- private:
-  std::string contents(const char* name) const {
-    std::ifstream in(directory_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  }
-
-  std::filesystem::path directory_;
+  const testing::LocalProgram program_{"specdec_tokenize"};
 };
 
 TEST_F(TokenizeProgram, ThereAndBackIsTheSameBytes) {
@@ -78,7 +48,7 @@ TEST_F(TokenizeProgram, AddSpecialPutsBosBefore) {
   const std::string model = std::string("--model '") + SPECDEC_SOURCE_DIR + "/tests/data/tokenizers/llama3-style' ";
   const std::string plain = run(model, "Hello").out;
   EXPECT_THAT(run(model + "--add-special", "Hello").out,
-              AllOf(EndsWith(" " + plain), testing::Not(testing::Eq(plain))));
+              AllOf(EndsWith(" " + plain), ::testing::Not(::testing::Eq(plain))));
 }
 
 TEST_F(TokenizeProgram, FindsTheShippedModelsByNameFromAnyFolder) {
@@ -88,11 +58,7 @@ TEST_F(TokenizeProgram, FindsTheShippedModelsByNameFromAnyFolder) {
 
 TEST_F(TokenizeProgram, ErrorsAreOneLineAndExitCodeTwo) {
   const auto expect_error = [&](const std::string& flags, const std::string& input, const std::string& what) {
-    const Result result = run(flags, input);
-    EXPECT_EQ(result.code, 2) << flags;
-    EXPECT_EQ(result.out, "");
-    EXPECT_THAT(result.err, AllOf(StartsWith("specdec_tokenize: error: "), HasSubstr(what)));
-    EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << result.err;
+    program_.expect_error(flags, what, input);
   };
   expect_error(kModel, "ab\xFF", "found byte 0xff at offset 2, expected valid UTF-8");
   expect_error(kModel + " --decode", "12 x7 3", "id 2: found 'x7', expected a number from 0 to 4095");

@@ -1,0 +1,59 @@
+/// Whether speculation pays, at which K, and where the time goes: predicted from descriptions of the models and the machine.
+#include <nlohmann/json.hpp>
+
+#include "backend/error.h"
+#include "models/config.h"
+#include "parallel/program.h"
+#include "runtime/cli.h"
+#include "runtime/hardware_load.h"
+#include "runtime/prediction_text.h"
+#include "runtime/stdout_text.h"
+#include "runtime/study_cli.h"
+#include "runtime/version.h"
+#include "runtime/whole_file.h"
+
+namespace specdec {
+namespace {
+
+void predict(const StudyCommand& command) {
+  const Hardware hardware = load_hardware(command.hardware, "--hardware");
+  CommandLine config_of;
+  config_of.config = command.config;
+  const RunConfig config = make_run_config(config_of);
+  if (config.draft.empty()) throw_bad_input(command.config + ": draft: found nothing, expected the model that drafts");
+  const PredictedJob job = {.target = load_model_config(config.target),
+                            .draft = load_model_config(config.draft),
+                            .target_dtype = config.dtype,
+                            .draft_dtype = config.type_of_draft(),
+                            .placement = command.placement,
+                            .ranks = command.ranks.value_or(hardware.ranks),
+                            .context = command.context};
+  const std::vector<Prediction> predictions = predict(hardware, job, command.alpha, command.ks);
+  const PredictionHeader header = {.version = version_text("specdec_study"),
+                                   .target = std::filesystem::path(config.target).filename().string(),
+                                   .draft = std::filesystem::path(config.draft).filename().string(),
+                                   .hardware = &hardware,
+                                   .job = &job,
+                                   .alpha = command.alpha};
+  write_text(prediction_table(header, predictions), [] {});
+  if (!command.json.empty()) {
+    write_whole_file(command.json, prediction_json(header, predictions).dump(1) + "\n", "--json");
+  }
+}
+
+int program(int argc, char** argv) {
+  const StudyCommand command = parse_study_command(argc, argv);
+  if (command.print) {
+    write_text(*command.print + "\n", [] {});
+    return 0;
+  }
+  predict(command);
+  return 0;
+}
+
+}  // namespace
+}  // namespace specdec
+
+int main(int argc, char** argv) {
+  return specdec::run_local_program(argc, argv, [&] { return specdec::program(argc, argv); });
+}

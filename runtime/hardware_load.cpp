@@ -1,0 +1,82 @@
+#include "runtime/hardware_load.h"
+
+#include <fmt/format.h>
+
+#include "backend/error.h"
+#include "runtime/config_prompts.h"
+#include "runtime/file_keys.h"
+#include "runtime/interconnect_load.h"
+#include "runtime/paths.h"
+
+namespace specdec {
+namespace {
+
+using file_key::number;
+using file_key::required;
+using file_key::text;
+
+constexpr double kGiga = 1e9;
+constexpr double kTera = 1e12;
+constexpr double kMicro = 1e-6;
+constexpr double kLongest = 1e6;  // us
+constexpr int kMostRanks = 1 << 20;
+
+struct Read {
+  Hardware hardware;
+  std::string interconnect;
+};
+
+std::vector<FileKey> keys_of(Read& out) {
+  Hardware& hardware = out.hardware;
+  return {
+      text("name", "a name", hardware.name),
+      required(text("source", "where the figures are from", hardware.source)),
+      required(file_key::integer("ranks", 1, kMostRanks, hardware.ranks)),
+      required(number("read_GBps", 1e-3, 1e6, kGiga, hardware.read_rate)),
+      number("node_read_GBps", 1e-3, 1e7, kGiga, hardware.node_read_rate),
+      file_key::integer("ranks_per_node", 1, kMostRanks, hardware.ranks_per_node),
+      required(number("tflops", 1e-6, 1e6, kTera, hardware.operations_rate)),
+      number("layer_us", 0, kLongest, kMicro, hardware.layer_seconds),
+      number("pass_us", 0, kLongest, kMicro, hardware.pass_seconds),
+      number("drafted_us", 0, kLongest, kMicro, hardware.drafted_seconds),
+      number("loop_us", 0, kLongest, kMicro, hardware.loop_seconds),
+      number("cache_bytes", 1, 4, 1, hardware.cache_bytes),
+      number("payload_bytes", 1, 4, 1, hardware.payload_bytes),
+      text("interconnect", "the name of an interconnect or of its file", out.interconnect),
+  };
+}
+
+}  // namespace
+
+double Hardware::read_rate_of(int count) const {
+  if (node_read_rate == 0) return read_rate;
+  const int together = std::min(count, ranks_per_node == 0 ? count : ranks_per_node);
+  return std::min(read_rate, node_read_rate / together);
+}
+
+Hardware parse_hardware(const std::string& yaml, const std::string& place, const std::string& name,
+                        const std::filesystem::path& directory) {
+  Read out;
+  out.hardware.name = name;
+  const GivenKeys given = read_file_keys(yaml, place, keys_of(out));
+  if (given.contains("ranks_per_node") && !given.contains("node_read_GBps")) {
+    throw_bad_input(fmt::format(
+        "{}: node_read_GBps: found nothing beside ranks_per_node, expected what a node's ranks read together", place));
+  }
+  if (out.hardware.ranks > 1 && out.interconnect.empty()) {
+    throw_bad_input(fmt::format("{}: interconnect: found nothing beside ranks: {}, expected how they meet", place,
+                                out.hardware.ranks));
+  }
+  if (!out.interconnect.empty()) {
+    out.hardware.interconnect = load_interconnect(out.interconnect, place + ": interconnect", directory);
+  }
+  return out.hardware;
+}
+
+Hardware load_hardware(const std::string& name, const std::string& place) {
+  const std::filesystem::path file = find_hardware(name, place);
+  return parse_hardware(read_named_file(file, place), fmt::format("{}: {}", place, file.string()), file.stem(),
+                        file.parent_path());
+}
+
+}  // namespace specdec

@@ -1,0 +1,71 @@
+#include "runtime/prediction_text.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace specdec {
+namespace {
+
+constexpr double kMilli = 1e3;
+
+}  // namespace
+
+std::string prediction_table(const PredictionHeader& header, std::span<const Prediction> predictions) {
+  const PredictedJob& job = *header.job;
+  std::string text = fmt::format("Predicted, not measured: {} with draft {} ({}) on {}, {} rank{}, alpha {}\n",
+                                 header.target, header.draft, name_of(job.placement), header.hardware->name, job.ranks,
+                                 job.ranks == 1 ? "" : "s", header.alpha);
+  text += fmt::format("{}\n\n", header.hardware->source);
+  text +=
+      fmt::format("{:>4} {:>12} {:>10} {:>12} {:>9} {:>8} {:>8} {:>8}   {:>7} {:>9} {:>7} {:>6}\n", "K", "ms a token",
+                  "ms a loop", "tokens/loop", "speed-up", "P50", "P90", "P99", "draft", "broadcast", "score", "rest");
+  const std::int64_t best = best_k(predictions);
+  for (const Prediction& of : predictions) {
+    const Percentiles& token = of.token.percentiles;
+    text += fmt::format(
+        "{:>4} {:>12.3f} {:>10.3f} {:>12.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>8.3f}   {:>7.3f} {:>9.3f} {:>7.3f} "
+        "{:>6.3f}{}\n",
+        of.k, of.token.mean * kMilli, of.loop.total() * kMilli, of.tokens_per_loop, of.speedup, token.p50 * kMilli,
+        token.p90 * kMilli, token.p99 * kMilli, of.loop.draft * kMilli, of.loop.broadcast * kMilli,
+        of.loop.score * kMilli, of.loop.rest * kMilli, of.k == best ? "  best" : "");
+  }
+  text += "\nP50, P90, P99: ms of a token, a loop's time spread evenly over its tokens; draft to rest: ms of a loop\n";
+  return text;
+}
+
+nlohmann::json prediction_json(const PredictionHeader& header, std::span<const Prediction> predictions) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Prediction& of : predictions) {
+    const Percentiles& token = of.token.percentiles;
+    rows.push_back({{"k", of.k},
+                    {"ms_per_token", of.token.mean * kMilli},
+                    {"ms_per_loop", of.loop.total() * kMilli},
+                    {"tokens_per_loop", of.tokens_per_loop},
+                    {"speedup", of.speedup},
+                    {"p50_ms", token.p50 * kMilli},
+                    {"p90_ms", token.p90 * kMilli},
+                    {"p99_ms", token.p99 * kMilli},
+                    {"variance_ms2", of.token.variance * kMilli * kMilli},
+                    {"split_ms",
+                     {{"draft", of.loop.draft * kMilli},
+                      {"broadcast", of.loop.broadcast * kMilli},
+                      {"score", of.loop.score * kMilli},
+                      {"rest", of.loop.rest * kMilli}}}});
+  }
+  return {{"schema", "specdec.prediction"},
+          {"version", 1},
+          {"program", header.version},
+          {"kind", "predicted"},
+          {"hardware", {{"name", header.hardware->name}, {"source", header.hardware->source}}},
+          {"target", header.target},
+          {"draft", header.draft},
+          {"placement", name_of(header.job->placement)},
+          {"ranks", header.job->ranks},
+          {"context", header.job->context},
+          {"alpha", header.alpha},
+          {"rows", rows},
+          {"best_k", best_k(predictions)}};
+}
+
+}  // namespace specdec

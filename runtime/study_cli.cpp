@@ -1,0 +1,89 @@
+#include "runtime/study_cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "backend/error.h"
+#include "runtime/byte_sizes.h"
+#include "runtime/flags.h"
+#include "runtime/version.h"
+
+namespace specdec {
+namespace {
+
+constexpr const char* kProgram = "specdec_study";
+constexpr const char* kAbout =
+    "Says whether speculative decoding pays on a machine, at which K, and where the time goes.\n\n"
+    "--predict runs nothing: it computes the time of passes and loops from a description of the hardware\n"
+    "(configs/hardware/) and of the two models (--config), and labels everything as predicted.\n";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  specdec_study --predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.884 --k 0..7\n"
+    "  specdec_study --predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.755 --placement rank0 "
+    "--json F\n"
+    "Exit codes: 0 done; 1 a bug; 2 bad input.";
+constexpr std::int64_t kMostDrafted = 1024;
+constexpr int kMostRanks = 1 << 20;
+constexpr std::int64_t kLongestContext = std::int64_t{1} << 30;
+
+Placement placement_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (const Placement placement : kPlacements) words.emplace_back(name_of(placement));
+  const std::string word = parse_word(text, words, "--placement");
+  return kPlacements[std::ranges::find(words, word) - words.begin()];
+}
+
+}  // namespace
+
+StudyCommand parse_study_command(int argc, const char* const* argv) {
+  StudyCommand command;
+  bool predicts = false;
+  std::string ks = "0..8";
+  std::string placement = "rank0";
+  int ranks = 0;
+  CLI::App app{kAbout, kProgram};
+  app.footer(kExamples);
+  app.set_version_flag(
+      "--version", [] { return version_text(kProgram); }, "Print the version and exit");
+  app.add_flag("--predict", predicts, "Predict from descriptions alone");
+  app.add_option("--hardware", command.hardware, "Name or file of a description of the machine (configs/hardware/)");
+  app.add_option("--config", command.config, "Name or file of a config, for its target and its draft");
+  app.add_option("--alpha", command.alpha, "Acceptance rate of a position that is reached, 0 to 1");
+  app.add_option("--k", ks, "Drafted tokens a loop: 0..7, or 1,2,4")->capture_default_str();
+  app.add_option("--placement", placement, "Where the draft runs: rank0, replicated or sharded")->capture_default_str();
+  app.add_option("--ranks", ranks, "Ranks that the target is cut over (default: all that the hardware has)");
+  app.add_option("--context", command.context, "Committed tokens that attention reads")->capture_default_str();
+  app.add_option("--json", command.json, "Also write the figures here");
+  command.print = parse_flags(app, argc, argv);
+  if (command.print) return command;
+
+  const auto require = [&](const char* flag, const char* what) {
+    if (app.count(flag) == 0) throw_bad_input(fmt::format("{}: found nothing, expected {}", flag, what));
+  };
+  require("--predict", "what to do (--help)");
+  require("--hardware", "the name of a description, such as tpu-v4x16");
+  require("--config", "a config with a target and a draft");
+  require("--alpha", "an acceptance rate");
+  if (!(command.alpha >= 0 && command.alpha <= 1)) {
+    throw_bad_input(fmt::format("--alpha: found {}, expected a number from 0 to 1", command.alpha));
+  }
+  if (app.count("--ranks") > 0) {
+    if (ranks < 1 || ranks > kMostRanks) {
+      throw_bad_input(fmt::format("--ranks: found {}, expected an integer from 1 to {}", ranks, kMostRanks));
+    }
+    command.ranks = ranks;
+  }
+  if (command.context < 0 || command.context > kLongestContext) {
+    throw_bad_input(
+        fmt::format("--context: found {}, expected an integer from 0 to {}", command.context, kLongestContext));
+  }
+  if (app.count("--json") > 0 && command.json.empty()) {
+    throw_bad_input("--json: found nothing, expected the name of a file");
+  }
+  command.placement = placement_of(placement);
+  command.ks = parse_range(ks, kMostDrafted, "--k");
+  return command;
+}
+
+}  // namespace specdec

@@ -1,0 +1,210 @@
+// What the cost model predicts: the papers' figures, closed forms, and the work of real models.
+#include "runtime/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "backend/reference/reference_backend.h"
+#include "models/checkpoint.h"
+#include "models/transformer.h"
+#include "parallel/thread_communicator.h"
+#include "runtime/hardware_load.h"
+#include "runtime/theory.h"
+#include "tests/support/random_model.h"
+#include "tests/support/temporary_directory.h"
+
+namespace specdec {
+namespace {
+
+const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+
+Hardware tpu() { return load_hardware((kSource / "configs/hardware/tpu-v4x16.yaml").string(), "test"); }
+
+PredictedJob chinchilla() {
+  return {.target = load_model_config(kSource / "assets/shapes/chinchilla-70b"),
+          .draft = load_model_config(kSource / "assets/shapes/chinchilla-4b"),
+          .placement = Placement::kSharded,
+          .ranks = 16,
+          .context = 256};
+}
+
+/// Chen et al. 2023, figure 1, HumanEval, K = 0 to 7: mean ms for 128 tokens, tokens per loop / (K + 1), ms a loop.
+constexpr double kMs128[] = {1805, 1104, 875, 776, 734, 710, 697, 674};
+constexpr double kEfficiency[] = {1, .945, .887, .838, .796, .752, .712, .676};
+constexpr double kMsLoop[] = {14.1, 16.3, 18.2, 20.3, 22.8, 25.0, 27.1, 28.5};
+constexpr std::int64_t kKs[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/// One of the two constants that are fitted to that figure; the other is drafted_us of the hardware.
+double alpha_at_four() { return alpha_from_tokens_per_loop(5 * kEfficiency[4], 4); }
+
+TEST(CostModel, SinglePassesOfTheirPairTakeWhatChenEtAlPrint) {
+  const Hardware hardware = tpu();
+  const PredictedJob job = chinchilla();
+  const auto ms = [&](const ModelConfig& model) {
+    return 1e3 * pass_seconds(hardware,
+                              work_of(model, {.context = 256, .ranks = 16, .cache_bytes = 2, .payload_bytes = 2}), 16);
+  };
+  EXPECT_NEAR(ms(job.target), 14.1, 0.01 * 14.1);
+  EXPECT_NEAR(ms(job.draft), 1.8, 0.01 * 1.8);
+}
+
+TEST(CostModel, LiesWithinFivePercentOfTheHumanEvalCurveAtEveryK) {
+  const std::vector<Prediction> found = predict(tpu(), chinchilla(), alpha_at_four(), kKs);
+  for (std::size_t k = 0; k < std::size(kKs); ++k) {
+    const double ms = 128 * 1e3 * found[k].token.mean;
+    EXPECT_NEAR(ms, kMs128[k], 0.05 * kMs128[k]) << "K = " << k;
+    EXPECT_NEAR(1e3 * found[k].loop.total(), kMsLoop[k], 0.05 * kMsLoop[k]) << "K = " << k;
+    EXPECT_NEAR(found[k].tokens_per_loop / static_cast<double>(k + 1), kEfficiency[k], 0.02) << "K = " << k;
+  }
+}
+
+TEST(CostModel, ADraftOfBillionsPaysWhenAllChipsHoldIt) {
+  // Section 2 of their discussion: 1.8 ms is what 16 chips take; one alone reads 8 GB for 7 ms.
+  PredictedJob job = chinchilla();
+  const double sharded = loop_time(tpu(), job, 4).draft;
+  job.placement = Placement::kRank0;
+  const double alone = loop_time(tpu(), job, 4).draft;
+  EXPECT_GT(alone, 3 * sharded);
+  job.placement = Placement::kReplicated;
+  EXPECT_DOUBLE_EQ(loop_time(tpu(), job, 4).draft, alone) << "every chip has its own memory";
+  EXPECT_EQ(loop_time(tpu(), job, 4).broadcast, 0);
+}
+
+TEST(CostModel, OnASharedMemoryADraftOnOneRankReadsAlone) {
+  Hardware hardware = tpu();
+  hardware.node_read_rate = 4 * hardware.read_rate;  // of 16 ranks
+  hardware.operations_rate = 1e18;
+  PredictedJob job = chinchilla();
+  job.placement = Placement::kReplicated;
+  const auto reading = [&] {
+    return loop_time(hardware, job, 1).draft - hardware.drafted_seconds - hardware.pass_seconds;
+  };
+  const double crowded = reading();
+  job.placement = Placement::kRank0;
+  EXPECT_DOUBLE_EQ(crowded, 4 * reading());
+}
+
+TEST(CostModel, WorkIsWhatARealModelHolds) {
+  for (const char* family : {"llama", "gpt2"}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      const testing::TemporaryDirectory directory;
+      testing::write_random_model({.family = family, .vocabulary = 320}, directory.path());
+      const ModelConfig config = load_model_config(directory.path());
+      const Checkpoint checkpoint(directory.path());
+      std::vector<std::size_t> bytes(static_cast<std::size_t>(ranks));
+      run_ranks(ranks, [&](Communicator& group) {
+        ReferenceBackend backend;
+        const Transformer model(config, checkpoint, backend, group, {.dtype = DType::kF32, .max_rows = 1});
+        bytes[static_cast<std::size_t>(group.rank())] = model.weight_bytes();
+      });
+      const PassWork work = work_of(config, {.ranks = ranks, .weights = DType::kF32});
+      EXPECT_EQ(work.weight_bytes, static_cast<double>(*std::ranges::max_element(bytes)))
+          << family << " on " << ranks << " ranks";
+      EXPECT_EQ(work.all_reduces, ranks == 1 ? 0 : 2 * config.layers);
+      EXPECT_EQ(work.payload_bytes, static_cast<std::size_t>(config.d_model) * 4);
+    }
+  }
+}
+
+TEST(CostModel, OperationsAndCacheByHand) {
+  ModelConfig model;
+  model.layers = 2;
+  model.d_model = 64;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.head_dim = 16;
+  model.feed_forward = 96;
+  model.vocabulary = 128;
+  model.mlp = MlpKind::kSwiGlu;
+  const PassWork work = work_of(model, {.rows = 3, .context = 7, .cache_bytes = 4});
+  const double weights = 2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 96) + 64 * 128;
+  EXPECT_EQ(work.weight_bytes, 2 * weights);
+  EXPECT_EQ(work.cache_bytes, 2 * 2 * 32 * 10 * 4);
+  EXPECT_EQ(work.operations, 2 * 3 * weights + 4 * 2 * 3 * 64 * 10);
+  EXPECT_EQ(bytes_of_weight(DType::kInt8), 1.03125);
+  // Beyond what the shard plan cuts: evenly.
+  EXPECT_DOUBLE_EQ(work_of(model, {.ranks = 64}).weight_bytes, 2 * weights / 64);
+}
+
+TEST(CostModel, APassIsTheLongerOfReadingAndComputing) {
+  Hardware hardware;
+  hardware.read_rate = 100;
+  hardware.node_read_rate = 150;
+  hardware.operations_rate = 1000;
+  hardware.layer_seconds = 0.5;
+  hardware.pass_seconds = 0.25;
+  EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.weight_bytes = 200, .cache_bytes = 100, .operations = 10, .layers = 2}, 1),
+                   3 + 1.25);
+  EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.weight_bytes = 200, .cache_bytes = 100, .operations = 10, .layers = 2}, 2),
+                   4 + 1.25)
+      << "two ranks of a node read 75 each";
+  EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.weight_bytes = 200, .operations = 9000, .layers = 2}, 1), 9 + 1.25);
+  hardware.ranks_per_node = 2;
+  EXPECT_EQ(hardware.read_rate_of(1), 100);
+  EXPECT_EQ(hardware.read_rate_of(8), 75) << "two on each node";
+}
+
+TEST(CostModel, TheBestKHasTheLeastTimePerToken) {
+  const std::vector<Prediction> found = predict(tpu(), chinchilla(), 0.755, kKs);
+  const std::int64_t best = best_k(found);
+  for (const Prediction& of : found) {
+    EXPECT_GE(of.token.mean, found[static_cast<std::size_t>(best)].token.mean);
+    EXPECT_DOUBLE_EQ(of.speedup, found[0].token.mean / of.token.mean);
+  }
+  EXPECT_EQ(best_k(predict(tpu(), chinchilla(), 0, kKs)), 0) << "nothing is ever accepted";
+}
+
+TEST(TokenTimes, ByHand) {
+  // Tokens of loops of 1, 2 and 3: 0.5, 0.5 and 0.75 of 1.75 a loop.
+  const TokenTimes times = token_times(0.5, 2, 6);
+  EXPECT_DOUBLE_EQ(times.mean, 6 / 1.75);
+  EXPECT_DOUBLE_EQ(times.variance, (0.5 * 36 + 0.5 * 9 + 0.75 * 4) / 1.75 - times.mean * times.mean);
+  EXPECT_EQ(times.percentiles.p50, 3);
+  EXPECT_EQ(times.percentiles.p90, 6);
+  EXPECT_EQ(times.percentiles.p99, 6);
+}
+
+TEST(TokenTimes, AtTheEnds) {
+  const TokenTimes all = token_times(1, 7, 8);
+  EXPECT_EQ(all.mean, 1);
+  EXPECT_NEAR(all.variance, 0, 1e-12);
+  EXPECT_EQ(all.percentiles.p99, 1);
+  const TokenTimes none = token_times(0, 7, 8);
+  EXPECT_EQ(none.mean, 8);
+  EXPECT_EQ(none.percentiles.p50, 8);
+  EXPECT_EQ(token_times(0.3, 0, 8).percentiles.p50, 8);
+}
+
+/// Against the definition: every token of every loop in its turn, by nearest rank.
+TEST(TokenTimes, AgreeWithCountingTokens) {
+  for (const double alpha : {0.3, 0.7, 0.884, 0.97}) {
+    for (const std::int64_t k : {1, 2, 4, 7}) {
+      constexpr int kLoops = 1'000'000;  // loops in proportion to their probability
+      std::vector<double> tokens;
+      double reached = 1;
+      for (std::int64_t n = 1; n <= k + 1; ++n) {
+        const double probability = n == k + 1 ? reached : reached * (1 - alpha);
+        const auto loops = static_cast<std::int64_t>(std::lround(probability * kLoops));
+        tokens.insert(tokens.end(), static_cast<std::size_t>(loops * n), 5.0 / static_cast<double>(n));
+        reached *= alpha;
+      }
+      std::ranges::sort(tokens);
+      const auto count = static_cast<double>(tokens.size());
+      const double mean = std::accumulate(tokens.begin(), tokens.end(), 0.0) / count;
+      double variance = 0;
+      for (const double token : tokens) variance += (token - mean) * (token - mean) / count;
+      const TokenTimes found = token_times(alpha, k, 5);
+      EXPECT_NEAR(found.mean, mean, 1e-4 * mean);
+      EXPECT_NEAR(found.variance, variance, 1e-3 * variance + 1e-9);
+      const auto rank = [&](double of) { return tokens[static_cast<std::size_t>(std::ceil(of * count)) - 1]; };
+      EXPECT_DOUBLE_EQ(found.percentiles.p50, rank(0.50)) << alpha << ", " << k;
+      EXPECT_DOUBLE_EQ(found.percentiles.p90, rank(0.90)) << alpha << ", " << k;
+      EXPECT_DOUBLE_EQ(found.percentiles.p99, rank(0.99)) << alpha << ", " << k;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specdec

@@ -1,0 +1,95 @@
+// specdec_study as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/local_program.h"
+
+namespace specdec {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kPredict = "--predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.884 ";
+
+class StudyProgram : public ::testing::Test {
+ protected:
+  const testing::LocalProgram program_{"specdec_study"};
+};
+
+TEST_F(StudyProgram, PredictsAsATableAndAsJson) {
+  const std::string json = (program_.folder() / "f.json").string();
+  const auto result = program_.run(kPredict + "--placement sharded --k 0..7 --json '" + json + "'");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(StartsWith("Predicted, not measured: chinchilla-70b with draft chinchilla-4b (sharded)"),
+                    HasSubstr("Chen et al. 2023"), HasSubstr("  best\n")));
+  const nlohmann::json found = nlohmann::json::parse(testing::LocalProgram::contents(json));
+  EXPECT_EQ(found["kind"], "predicted");
+  EXPECT_EQ(found["ranks"], 16);
+  ASSERT_EQ(found["rows"].size(), 8U);
+  const nlohmann::json& four = found["rows"][4];
+  EXPECT_EQ(four["k"], 4);
+  EXPECT_NEAR(four["ms_per_token"].get<double>(), 5.73, 0.05 * 5.73) << "Chen et al. 2023, table 1";
+  EXPECT_NEAR(four["ms_per_loop"].get<double>() / four["tokens_per_loop"].get<double>(),
+              four["ms_per_token"].get<double>(), 1e-9);
+  EXPECT_NEAR(four["speedup"].get<double>(), 2.46, 0.05 * 2.46);
+  for (const char* key : {"p50_ms", "p90_ms", "p99_ms", "variance_ms2"}) EXPECT_TRUE(four[key].is_number()) << key;
+  double sum = 0;
+  for (const auto& [part, ms] : four["split_ms"].items()) sum += ms.get<double>();
+  EXPECT_NEAR(sum, four["ms_per_loop"].get<double>(), 1e-9);
+  EXPECT_TRUE(found["best_k"].is_number_integer());
+}
+
+TEST_F(StudyProgram, TakesOtherRanksAndListsOfK) {
+  const std::string json = (program_.folder() / "f.json").string();
+  const auto result = program_.run(kPredict + "--ranks 4 --k 1,8 --json '" + json + "'");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json found = nlohmann::json::parse(testing::LocalProgram::contents(json));
+  EXPECT_EQ(found["ranks"], 4);
+  EXPECT_EQ(found["rows"].size(), 2U);
+  EXPECT_EQ(found["rows"][1]["k"], 8);
+}
+
+TEST_F(StudyProgram, ErrorsAreOneLineAndExitCodeTwo) {
+  program_.expect_error("", "--predict: found nothing");
+  program_.expect_error("--predict --hardware tpu-v4x16 --config chinchilla-70b.yaml", "--alpha: found nothing");
+  program_.expect_error("--predict --config chinchilla-70b.yaml --alpha 0.5", "--hardware: found nothing");
+  program_.expect_error("--predict --hardware tpu-v4x16 --alpha 0.5", "--config: found nothing");
+  program_.expect_error("--predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 1.5",
+                        "--alpha: found 1.5, expected a number from 0 to 1");
+  program_.expect_error("--predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha nan",
+                        "--alpha: found nan");
+  program_.expect_error(kPredict + "--k 7..0", "--k: found '7..0', expected the smaller number first");
+  program_.expect_error(kPredict + "--k x", "--k: found 'x', expected whole numbers from 0 to 1024");
+  program_.expect_error(kPredict + "--ranks 0", "--ranks: found 0");
+  program_.expect_error(kPredict + "--placement rank", "--placement: found 'rank', expected one of rank0");
+  program_.expect_error("--predict --hardware tpu-v4x8 --config chinchilla-70b.yaml --alpha 0.5",
+                        "--hardware: found no file 'tpu-v4x8'");
+  const std::string alone = program_.folder() / "alone.yaml";
+  std::ofstream(alone) << "target: manpy-11m\ndecode: {method: autoregressive}\nprompts: [{random: 8}]\n";
+  program_.expect_error("--predict --hardware tpu-v4x16 --alpha 0.5 --config '" + alone + "'",
+                        "alone.yaml: draft: found nothing, expected the model that drafts");
+  const std::string odd = program_.folder() / "odd.yaml";
+  std::ofstream(odd) << "source: a book\nranks: 2\nread_GBps: 10\ntflops: 1\nlayer_su: 3\n";
+  program_.expect_error("--predict --hardware '" + odd + "' --config chinchilla-70b.yaml --alpha 0.5",
+                        "odd.yaml:5: unknown key 'layer_su'; did you mean 'layer_us'?");
+  std::ofstream(odd) << "source: a book\nranks: 2\nread_GBps: 10\ntflops: 1\n";
+  program_.expect_error("--predict --hardware '" + odd + "' --config chinchilla-70b.yaml --alpha 0.5",
+                        "interconnect: found nothing beside ranks: 2");
+  std::ofstream(odd) << "source: a book\nranks: 2\ntflops: 1\n";
+  program_.expect_error("--predict --hardware '" + odd + "' --config chinchilla-70b.yaml --alpha 0.5",
+                        "read_GBps: found nothing, expected a number");
+}
+
+TEST_F(StudyProgram, HelpAndVersion) {
+  EXPECT_THAT(program_.run("--help").out, AllOf(HasSubstr("--predict"), HasSubstr("--hardware"), HasSubstr("--alpha")));
+  EXPECT_THAT(program_.run("--version").out, StartsWith("specdec_study "));
+}
+
+}  // namespace
+}  // namespace specdec
