@@ -156,6 +156,34 @@ TEST(CostModel, TheBestKHasTheLeastTimePerToken) {
   EXPECT_EQ(best_k(predict(tpu(), chinchilla(), 0, kKs)), 0) << "nothing is ever accepted";
 }
 
+TEST(HardwareFiles, AllLoadAndSayWhereTheirFiguresAreFrom) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kSource / "configs/hardware")) {
+    const Hardware hardware = load_hardware(entry.path().string(), "test");
+    EXPECT_EQ(hardware.name, entry.path().stem());
+    EXPECT_GT(hardware.source.size(), 20U) << hardware.name;
+    EXPECT_GT(hardware.interconnect.all_reduce(16384, hardware.ranks), 0) << hardware.name;
+    ++files;
+  }
+  EXPECT_GE(files, 4);
+}
+
+TEST(CostModel, OnOneGpuADraftOfBillionsIsTooDear) {
+  // Eight H100: 6.8 to 7.2 ms a token of the target, and at best 2.5 ms of a 4.1B draft that one of them reads.
+  const Hardware hardware = load_hardware((kSource / "configs/hardware/h100x8.yaml").string(), "test");
+  PredictedJob job = chinchilla();
+  job.ranks = 8;
+  job.placement = Placement::kRank0;
+  const double alone = loop_time(hardware, job, 0).total();
+  EXPECT_NEAR(alone, 7.0e-3, 0.5e-3);
+  const double c = loop_time(hardware, job, 1).draft / alone;
+  EXPECT_NEAR(c, 0.38, 0.05);
+  const std::vector<Prediction> found = predict(hardware, job, 0.884, kKs);
+  const double best = found[static_cast<std::size_t>(best_k(found))].speedup;
+  EXPECT_GT(best, 1.3);
+  EXPECT_LT(best, 1.7);
+}
+
 TEST(TokenTimes, ByHand) {
   // Tokens of loops of 1, 2 and 3: 0.5, 0.5 and 0.75 of 1.75 a loop.
   const TokenTimes times = token_times(0.5, 2, 6);
