@@ -2,6 +2,7 @@
 /// that was than without the draft, and why.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "runtime/cli.h"
 #include "runtime/config_load.h"
 #include "runtime/job.h"
+#include "runtime/job_plan.h"
 #include "runtime/journal.h"
 #include "runtime/journal_file.h"
 #include "runtime/program_trace.h"
@@ -135,6 +137,14 @@ std::string labelled(const std::string& program, const RunConfig& config) {
          (weights.empty() ? "" : " (" + weights + ")");
 }
 
+/// `ranks`: 0 for those of this job.
+void print_plan(MpiSession& session, const RunConfig& config, int ranks) {
+  const auto here = ranks > 0 ? ranks : std::ranges::count(session.hosts(), session.host());
+  const JobPlan plan = plan_job(config, ranks > 0 ? ranks : session.size());
+  write_text(plan_text(plan, config, {.ranks = static_cast<int>(here), .available = available_memory()}),
+             session.progress());
+}
+
 int run(MpiSession& session, int argc, char** argv) {
   const std::unique_ptr<Communicator> control = session.world("auto");
   const CommandLine command = agree(*control, [&] { return parse_command_line(argc, argv); });
@@ -147,6 +157,12 @@ int run(MpiSession& session, int argc, char** argv) {
   std::string text = agree(*control, [&] { return session.rank() == 0 ? serialise(make_run_config(command)) : ""; });
   broadcast_string(*control, text);
   RunConfig config = deserialise(text);
+  if (command.plan) {
+    agree(*control, [&] {
+      if (session.rank() == 0) print_plan(session, config, *command.plan);
+    });
+    return 0;
+  }
   const AgreedThreads threads =
       agree_on_threads(*control, config.parallel.threads, session.cores(), "parallel.threads");
   config.parallel.threads = threads.threads;  // known to all that comes, the report included

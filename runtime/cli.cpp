@@ -11,6 +11,7 @@
 #include "runtime/flags.h"
 #include "runtime/paths.h"
 #include "runtime/version.h"
+#include "runtime/yaml_value.h"
 
 namespace specdec {
 namespace {
@@ -29,6 +30,7 @@ constexpr const char* kExamples =
     "  specdec_dist --target DIR --prompt-ids '3 14 15'          (a model without a tokenizer)\n"
     "  specdec_dist --target DIR --set weights=random --prompt-random 512\n"
     "                                     (what a shape costs: DIR needs a config.json and no checkpoint)\n"
+    "  specdec_dist --config chinchilla-70b.yaml --plan 8         (what each of 8 ranks would hold and do)\n"
     "All keys of a config, their defaults and ranges: specdec_dist --print-keys";
 
 /// --prompt, --prompt-file, --prompt-ids and --prompt-random keep the order in which they stand.
@@ -89,6 +91,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--json", json, "Write the report as JSON (docs/report.schema.json)")->type_name("OUT");
   app.add_option("--trace", trace, "Write what every rank did when, as a timeline for Perfetto (docs/tracing.md)")
       ->type_name("DIR");
+  const CLI::Option* const plan =
+      app.add_option(
+             "--plan", command.plan,
+             "Print what each of so many ranks would hold, read, compute and send, and whether it fits, and exit "
+             "(default: the job's own ranks)")
+          ->type_name("[RANKS]")
+          ->expected(0, 1);
   app.add_flag("--no-stream", no_stream, "No text on standard output");
   app.add_flag("--quiet", quiet, "No report on standard error");
   app.add_flag("--print-keys", print_keys, "Print all config keys as a Markdown page and exit");
@@ -102,6 +111,14 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (json.empty() && app.count("--json") > 0) throw_bad_input("--json: found nothing, expected the name of a file");
   if (trace.empty() && app.count("--trace") > 0)
     throw_bad_input("--trace: found nothing, expected the name of a directory");
+  if (plan->count() > 0) {
+    if (plan->results().empty() || plan->results().front().empty()) {
+      command.plan = 0;
+    } else if (!command.plan || *command.plan < 1 || *command.plan > kCanonicalSlices) {
+      throw_bad_input(
+          fmt::format("--plan: found {}, expected {}", plan->results().front(), integer_range(1, kCanonicalSlices)));
+    }
+  }
   command.json = json;
   command.trace = trace;
   command.stream = !no_stream;

@@ -25,8 +25,10 @@ struct CommandLine {
   std::optional<std::string> draft;  ///< "": none
   std::filesystem::path json;        ///< --json OUT; empty: none
   std::filesystem::path trace;       ///< --trace DIR; empty: none
-  bool stream = true;                ///< text to stdout as it is accepted; false with --no-stream
-  bool report = true;                ///< the table on stderr; false with --quiet
+  std::optional<int>
+      plan;            ///< --plan [RANKS]: print what this many ranks would hold and do, and end; 0: those of the job
+  bool stream = true;  ///< text to stdout as it is accepted; false with --no-stream
+  bool report = true;  ///< the table on stderr; false with --quiet
   /// Set when the program has only to print this on rank 0 and end with 0: --help, --version,
   /// --print-keys. Without its last newline.
   std::optional<std::string> print;

@@ -34,6 +34,22 @@ double weights_of(const ModelConfig& model, const Share& share) {
   return static_cast<double>(model.d_model) * (static_cast<double>(model.layers) * of_layer + share.vocabulary);
 }
 
+PassWork work_of_share(const ModelConfig& model, const PassShape& pass, const Share& share) {
+  check(pass.rows >= 1 && pass.context >= 0 && pass.ranks >= 1, "a pass has rows and ranks");
+  const double weights = weights_of(model, share);
+  const auto rows = static_cast<double>(pass.rows);
+  const auto layers = static_cast<double>(model.layers);
+  const double keys = static_cast<double>(pass.context) + rows;
+  PassWork work;
+  work.weight_bytes = weights * bytes_of_weight(pass.weights);
+  work.cache_bytes = 2 * layers * share.kv * keys * pass.cache_bytes;
+  work.operations = 2 * rows * weights + 4 * layers * rows * share.query * keys;
+  work.layers = model.layers;
+  work.all_reduces = pass.ranks > 1 ? 2 * model.layers : 0;
+  work.payload_bytes = static_cast<std::size_t>(rows * static_cast<double>(model.d_model) * pass.payload_bytes);
+  return work;
+}
+
 }  // namespace
 
 double bytes_of_weight(DType dtype) {
@@ -42,26 +58,21 @@ double bytes_of_weight(DType dtype) {
 }
 
 PassWork work_of(const ModelConfig& model, const PassShape& pass) {
-  check(pass.rows >= 1 && pass.context >= 0 && pass.ranks >= 1, "a pass has rows and ranks");
-  Share most = pass.ranks > kCanonicalSlices ? evenly(model, pass.ranks) : of_rank(model, 0, pass.ranks);
-  for (int rank = 1; pass.ranks <= kCanonicalSlices && rank < pass.ranks; ++rank) {
-    const Share share = of_rank(model, rank, pass.ranks);
-    if (weights_of(model, share) > weights_of(model, most)) {
-      most = share;
+  if (pass.ranks > kCanonicalSlices) {
+    return work_of_share(model, pass, evenly(model, pass.ranks));
+  }
+  PassWork most;
+  for (int rank = 0; rank < pass.ranks; ++rank) {
+    const PassWork work = work_of_rank(model, pass, rank);
+    if (work.weight_bytes > most.weight_bytes) {
+      most = work;
     }
   }
-  const double weights = weights_of(model, most);
-  const auto rows = static_cast<double>(pass.rows);
-  const auto layers = static_cast<double>(model.layers);
-  const double keys = static_cast<double>(pass.context) + rows;
-  PassWork work;
-  work.weight_bytes = weights * bytes_of_weight(pass.weights);
-  work.cache_bytes = 2 * layers * most.kv * keys * pass.cache_bytes;
-  work.operations = 2 * rows * weights + 4 * layers * rows * most.query * keys;
-  work.layers = model.layers;
-  work.all_reduces = pass.ranks > 1 ? 2 * model.layers : 0;
-  work.payload_bytes = static_cast<std::size_t>(rows * static_cast<double>(model.d_model) * pass.payload_bytes);
-  return work;
+  return most;
+}
+
+PassWork work_of_rank(const ModelConfig& model, const PassShape& pass, int rank) {
+  return work_of_share(model, pass, of_rank(model, rank, pass.ranks));
 }
 
 }  // namespace specdec

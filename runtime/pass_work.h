@@ -32,6 +32,8 @@ struct PassWork {
 
 /// Up to 16 ranks by the shard plan; beyond, for machines that this program does not cut models for, evenly. Throws kBadInput where the plan does.
 PassWork work_of(const ModelConfig& model, const PassShape& pass);
+/// The part of one rank, of at most 16.
+PassWork work_of_rank(const ModelConfig& model, const PassShape& pass, int rank);
 
 /// Bytes of a weight, its share of a group's scale included.
 double bytes_of_weight(DType dtype);

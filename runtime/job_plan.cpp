@@ -1,0 +1,152 @@
+#include "runtime/job_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+
+#include "models/config.h"
+
+namespace specdec {
+namespace {
+
+/// Of English and of programs, roughly; only where attention's share of a pass is told.
+constexpr std::ptrdiff_t kBytesOfToken = 4;
+constexpr double kCacheBytes = sizeof(float);    // docs/decisions/0005
+constexpr double kPayloadBytes = sizeof(float);  // docs/numerics.md, rule 1
+
+std::int64_t longest_prompt(const RunConfig& config) {
+  std::int64_t longest = 0;
+  for (const Prompt& prompt : config.prompts) {
+    const auto ids = prompt.ids ? std::ssize(*prompt.ids) : 0;
+    longest = std::max({longest, prompt.random, ids, std::ssize(prompt.text) / kBytesOfToken});
+  }
+  return longest;
+}
+
+/// "1.5 GB", "320 kB": powers of ten, as memory's speed is given.
+std::string bytes_text(double bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.3g} {}", bytes, kUnits[unit]);
+}
+
+}  // namespace
+
+JobPlan plan_job(const RunConfig& config, int ranks) {
+  const ModelConfig target = load_model_config(config.target);
+  const bool drafts = !config.draft.empty() && config.decode.method != Method::kAutoregressive;
+  JobPlan plan;
+  plan.k = drafts ? config.decode.k : 0;
+  plan.context = std::min(target.context, longest_prompt(config) + config.decode.max_new_tokens / 2);
+  const auto pass = [&](std::int64_t rows, std::int64_t context, int of, DType dtype) {
+    return PassShape{.rows = rows,
+                     .context = context,
+                     .ranks = of,
+                     .weights = dtype,
+                     .cache_bytes = kCacheBytes,
+                     .payload_bytes = kPayloadBytes};
+  };
+  const auto reads = [](const PassWork& work) { return work.weight_bytes + work.cache_bytes; };
+  for (int rank = 0; rank < ranks; ++rank) {
+    const PassWork token = work_of_rank(target, pass(1, plan.context, ranks, config.dtype), rank);
+    const PassWork loop = work_of_rank(target, pass(plan.k + 1, plan.context, ranks, config.dtype), rank);
+    const PassWork whole = work_of_rank(target, pass(1, target.context - 1, ranks, config.dtype), rank);
+    plan.ranks.push_back({.weights = whole.weight_bytes,
+                          .cache = whole.cache_bytes,
+                          .token_reads = reads(token),
+                          .token_operations = token.operations,
+                          .loop_reads = reads(loop),
+                          .loop_operations = loop.operations});
+    if (rank == 0) {
+      plan.token = token;
+      plan.loop = loop;
+    }
+  }
+  if (drafts) {
+    const ModelConfig draft = load_model_config(config.draft);
+    const DType dtype = config.type_of_draft();
+    const PassWork one = work_of_rank(draft, pass(1, std::min(plan.context, draft.context - 1), 1, dtype), 0);
+    const PassWork whole = work_of_rank(draft, pass(1, draft.context - 1, 1, dtype), 0);
+    RankPlan& first = plan.ranks.front();
+    const auto k = static_cast<double>(plan.k);
+    first.weights += whole.weight_bytes;
+    first.cache += whole.cache_bytes;
+    first.loop_reads += k * reads(one);
+    first.loop_operations += k * one.operations;
+  }
+  return plan;
+}
+
+std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMemory& host) {
+  const auto name = [](const std::string& path) { return std::filesystem::path(path).filename().string(); };
+  std::string text = fmt::format("Plan, nothing was run: {} ({})", name(config.target), name_of(config.dtype));
+  if (plan.k > 0) {
+    text += fmt::format(" with draft {} ({}) on rank 0, K = {}", name(config.draft), name_of(config.type_of_draft()),
+                        plan.k);
+  }
+  text += fmt::format(", {} rank{}, after about {} tokens\n\n", plan.ranks.size(), plan.ranks.size() == 1 ? "" : "s",
+                      plan.context);
+  text += fmt::format("{:>4} {:>10} {:>10} {:>10} {:>14} {:>14}", "rank", "weights", "cache", "together",
+                      "token: reads", "GFLOP");
+  if (plan.k > 0) text += fmt::format(" {:>14} {:>14}", "loop: reads", "GFLOP");
+  text += "\n";
+  constexpr double kGiga = 1e9;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const RankPlan& of = plan.ranks[rank];
+    text +=
+        fmt::format("{:>4} {:>10} {:>10} {:>10} {:>14} {:>14.3f}", rank, bytes_text(of.weights), bytes_text(of.cache),
+                    bytes_text(of.held()), bytes_text(of.token_reads), of.token_operations / kGiga);
+    if (plan.k > 0) {
+      text += fmt::format(" {:>14} {:>14.3f}", bytes_text(of.loop_reads), of.loop_operations / kGiga);
+    }
+    text += "\n";
+  }
+  if (plan.token.all_reduces > 0) {
+    const auto sums = [](const PassWork& work) {
+      return fmt::format("{} all-reduces of {}, {} in all", work.all_reduces,
+                         bytes_text(static_cast<double>(work.payload_bytes)),
+                         bytes_text(static_cast<double>(work.all_reduces) * static_cast<double>(work.payload_bytes)));
+    };
+    text += fmt::format("\na token: {}\n", sums(plan.token));
+    if (plan.k > 0) text += fmt::format("a loop:  {}\n", sums(plan.loop));
+  }
+  const auto together = [&](int count) {
+    return std::accumulate(plan.ranks.begin(), plan.ranks.begin() + count, 0.0,
+                           [](double sum, const RankPlan& of) { return sum + of.held(); });
+  };
+  const int here = std::min(host.ranks, static_cast<int>(plan.ranks.size()));
+  const double needed = together(here);
+  if (config.backend == "cuda") {
+    text += fmt::format("\nIt needs {} of GPU memory on rank 0; what the GPUs have was not asked\n",
+                        bytes_text(plan.ranks.front().held()));
+  } else if (host.available) {
+    text += fmt::format("\nIt {}: {} of this host {} {}, and it has {} available\n",
+                        needed <= *host.available ? "fits" : "does not fit",
+                        here == 1 ? "1 rank" : fmt::format("{} ranks", here), here == 1 ? "needs" : "need",
+                        bytes_text(needed), bytes_text(*host.available));
+  } else {
+    text += fmt::format("\nIts {} rank{} of this host need {}; what the host has is not known\n", here,
+                        here == 1 ? "" : "s", bytes_text(needed));
+  }
+  return text;
+}
+
+std::optional<double> available_memory() {
+  std::ifstream file("/proc/meminfo");
+  constexpr double kUnit = 1024;
+  for (std::string key; file >> key;) {
+    if (key == "MemAvailable:") {
+      double kibibytes = 0;
+      return file >> kibibytes ? std::optional(kibibytes * kUnit) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace specdec

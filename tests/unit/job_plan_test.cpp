@@ -1,0 +1,100 @@
+// What a job would hold and do: by hand, and beside what real models hold.
+#include "runtime/job_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backend/error.h"
+#include "runtime/cli.h"
+
+namespace specdec {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kAssets = std::string(SPECDEC_SOURCE_DIR) + "/assets/";
+
+RunConfig chinchilla() {
+  RunConfig config;
+  config.target = kAssets + "shapes/chinchilla-70b";
+  config.draft = kAssets + "shapes/chinchilla-4b";
+  config.prompts = {{.random = 128}};
+  config.decode.k = 4;
+  config.decode.max_new_tokens = 128;
+  return config;
+}
+
+constexpr double kTarget = 70055362560.0;  // parameters of matrices: 80 * 13 * 8192^2 and the tied head
+constexpr double kDraft = 4122476544.0;
+
+TEST(JobPlan, OfChenEtAlsPairByHand) {
+  const JobPlan plan = plan_job(chinchilla(), 16);
+  ASSERT_EQ(plan.ranks.size(), 16U);
+  EXPECT_EQ(plan.k, 4);
+  EXPECT_EQ(plan.context, 128 + 64);
+  const RankPlan& worker = plan.ranks[1];
+  double weights = 0;
+  for (const RankPlan& rank : plan.ranks) weights += rank.weights;
+  EXPECT_DOUBLE_EQ(weights, 2 * (kTarget + kDraft));
+  // 2048 positions of 80 layers, 4 heads of 128 a rank, keys and values in fp32.
+  EXPECT_DOUBLE_EQ(worker.cache, 2048.0 * 80 * 4 * 128 * 2 * 4);
+  EXPECT_DOUBLE_EQ(plan.ranks[0].cache, worker.cache + 2048.0 * 8 * 6144 * 2 * 4);
+  EXPECT_DOUBLE_EQ(worker.token_reads, worker.weights + worker.cache * 193 / 2048);
+  EXPECT_GT(worker.loop_operations, 4.99 * worker.token_operations);
+  EXPECT_DOUBLE_EQ(worker.loop_reads, worker.weights + worker.cache * 197 / 2048);
+  const double draft_pass = 2 * kDraft + 193.0 * 8 * 6144 * 2 * 4;
+  const double own = plan.ranks[0].weights - 2 * kDraft + worker.cache * 197 / 2048;
+  EXPECT_NEAR(plan.ranks[0].loop_reads, own + 4 * draft_pass, 1);
+  EXPECT_EQ(plan.token.all_reduces, 160);
+  EXPECT_EQ(plan.token.payload_bytes, 8192U * 4);
+  EXPECT_EQ(plan.loop.payload_bytes, 5 * 8192U * 4);
+}
+
+TEST(JobPlan, WithoutADraftALoopIsAToken) {
+  RunConfig config = chinchilla();
+  config.decode.method = Method::kAutoregressive;
+  const JobPlan plan = plan_job(config, 1);
+  EXPECT_EQ(plan.k, 0);
+  EXPECT_EQ(plan.token.all_reduces, 0);
+  EXPECT_DOUBLE_EQ(plan.ranks[0].weights, 2 * kTarget);
+  const std::string text = plan_text(plan, config, {.ranks = 1, .available = 1e12});
+  EXPECT_THAT(text, AllOf(HasSubstr("It fits: 1 rank of this host needs 151 GB"), Not(HasSubstr("loop")),
+                          Not(HasSubstr("all-reduces"))));
+}
+
+TEST(JobPlan, SaysWhetherItFits) {
+  const RunConfig config = chinchilla();
+  const JobPlan plan = plan_job(config, 8);
+  EXPECT_THAT(plan_text(plan, config, {.ranks = 8, .available = 24e9}),
+              AllOf(HasSubstr("Plan, nothing was run: chinchilla-70b (bf16) with draft chinchilla-4b (bf16) on rank 0, "
+                              "K = 4, 8 ranks, after about 192 tokens"),
+                    HasSubstr("a token: 160 all-reduces of 32.8 kB, 5.24 MB in all"),
+                    HasSubstr("a loop:  160 all-reduces of 164 kB, 26.2 MB in all"),
+                    HasSubstr("It does not fit: 8 ranks of this host need"), HasSubstr("and it has 24 GB available")));
+  EXPECT_THAT(plan_text(plan, config, {.ranks = 4, .available = 1e12}), HasSubstr("It fits: 4 ranks of this host"));
+  EXPECT_THAT(plan_text(plan, config, {.ranks = 8, .available = std::nullopt}), HasSubstr("is not known"));
+  RunConfig on_gpus = config;
+  on_gpus.backend = "cuda";
+  EXPECT_THAT(plan_text(plan, on_gpus, {.ranks = 8, .available = 1}),
+              AllOf(HasSubstr("of GPU memory on rank 0"), Not(HasSubstr("fit"))));
+  EXPECT_GT(available_memory().value_or(0), 1e6);
+}
+
+TEST(JobPlan, IsAskedForOnTheCommandLine) {
+  const auto plan = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "specdec_dist");
+    return parse_command_line(static_cast<int>(words.size()), words.data()).plan;
+  };
+  EXPECT_EQ(plan({"--config", "minimal.yaml"}), std::nullopt);
+  EXPECT_EQ(plan({"--plan"}), 0);
+  EXPECT_EQ(plan({"--plan", "--config", "minimal.yaml"}), 0);
+  EXPECT_EQ(plan({"--config", "minimal.yaml", "--plan", "8"}), 8);
+  for (const char* odd : {"0", "17", "-1", "x"}) {
+    EXPECT_THROW(plan({"--plan", odd}), Error) << odd;
+  }
+}
+
+}  // namespace
+}  // namespace specdec
