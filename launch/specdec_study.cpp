@@ -1,4 +1,6 @@
 /// Whether speculation pays, at which K, and where the time goes: predicted from descriptions of the models and the machine.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "backend/error.h"
@@ -17,6 +19,10 @@ namespace {
 
 void predict(const StudyCommand& command) {
   const Hardware hardware = load_hardware(command.hardware, "--hardware");
+  if (command.ranks && *command.ranks > hardware.ranks) {
+    throw_bad_input(fmt::format("--ranks: found {}, expected at most {}, which is what {} has", *command.ranks,
+                                hardware.ranks, hardware.name));
+  }
   CommandLine config_of;
   config_of.config = command.config;
   const RunConfig config = make_run_config(config_of);

@@ -36,6 +36,7 @@ std::string_view name_of(Placement placement) {
 double pass_seconds(const Hardware& hardware, const PassWork& work, int ranks) {
   const double reading = (work.weight_bytes + work.cache_bytes) / hardware.read_rate_of(ranks);
   const double computing = work.operations / hardware.operations_rate;
+  // A draft on one rank needs no interconnect, and 0 times what an empty one says is no number.
   const double meeting = work.all_reduces == 0 ? 0
                                                : static_cast<double>(work.all_reduces) *
                                                      hardware.interconnect.all_reduce(work.payload_bytes, ranks);

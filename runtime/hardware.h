@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "backend/dtype.h"
 #include "parallel/interconnect.h"
 
 namespace specdec {

@@ -48,12 +48,6 @@ std::vector<FileKey> keys_of(Read& out) {
 
 }  // namespace
 
-double Hardware::read_rate_of(int count) const {
-  if (node_read_rate == 0) return read_rate;
-  const int together = std::min(count, ranks_per_node == 0 ? count : ranks_per_node);
-  return std::min(read_rate, node_read_rate / together);
-}
-
 Hardware parse_hardware(const std::string& yaml, const std::string& place, const std::string& name,
                         const std::filesystem::path& directory) {
   Read out;

@@ -41,25 +41,6 @@ std::vector<std::string> configs_in(const std::vector<fs::path>& folders) {
   return names;
 }
 
-}  // namespace
-
-fs::path share_directory() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  return (program.parent_path() / "../share/specdec").lexically_normal();
-}
-
-fs::path find_config(const std::string& name) {
-  const std::string found = fmt::format("--config: found no file '{}'", name);
-  if (name.starts_with('/') || name.starts_with('.')) return first_of({name}, is_file, found, "");
-  const fs::path shared = share_directory() / "configs";
-  const bool bare = name.find('/') == std::string::npos;
-  const auto hint = bare ? suggestion(name, configs_in({".", "configs", shared})) : "";
-  return first_of({name, fs::path("configs") / name, shared / name}, is_file, found, hint);
-}
-
-namespace {
-
 /// The file of a preset in configs/`kind`, or of a path.
 fs::path find_described(const char* kind, const std::string& name, const fs::path& config_dir,
                         const std::string& place) {
@@ -81,6 +62,21 @@ fs::path find_described(const char* kind, const std::string& name, const fs::pat
 }
 
 }  // namespace
+
+fs::path share_directory() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return (program.parent_path() / "../share/specdec").lexically_normal();
+}
+
+fs::path find_config(const std::string& name) {
+  const std::string found = fmt::format("--config: found no file '{}'", name);
+  if (name.starts_with('/') || name.starts_with('.')) return first_of({name}, is_file, found, "");
+  const fs::path shared = share_directory() / "configs";
+  const bool bare = name.find('/') == std::string::npos;
+  const auto hint = bare ? suggestion(name, configs_in({".", "configs", shared})) : "";
+  return first_of({name, fs::path("configs") / name, shared / name}, is_file, found, hint);
+}
 
 fs::path find_interconnect(const std::string& name, const fs::path& config_dir, const std::string& place) {
   return find_described("interconnects", name, config_dir, place);

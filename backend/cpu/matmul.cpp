@@ -96,6 +96,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
         "matmul: the shapes of x, the weight and y agree");
   const std::int64_t row_bytes = packed_row_bytes(weight);
   const std::int64_t max_rows = weight.kernel().max_rows;
+  check(scratch.bytes() >= scratch_bytes(weight), "matmul: the scratch was shown this weight");
   const std::int64_t panels = weight.panel_count();
   const int threads = threads_for(panels * weight.panel_bytes(), pool);
   const MatmulScratch::Panels next = scratch.following(weight);

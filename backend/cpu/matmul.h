@@ -26,7 +26,7 @@ class MatmulScratch {
     std::int64_t count = 0;
   };
   /// Says that `weight` is multiplied with now, and returns what came after it the last time, nothing if that is not known. A pass goes through its
-  /// matrices in the same order each time.
+  /// matrices in the same order each time. (Backend::matmul_before tells the next one only where ranks meet, and none from one model to another.)
   Panels following(const CpuPackedLinear& weight);
 
  private:

@@ -67,6 +67,7 @@ TEST_F(StudyProgram, ErrorsAreOneLineAndExitCodeTwo) {
   program_.expect_error(kPredict + "--k 7..0", "--k: found '7..0', expected the smaller number first");
   program_.expect_error(kPredict + "--k x", "--k: found 'x', expected whole numbers from 0 to 1024");
   program_.expect_error(kPredict + "--ranks 0", "--ranks: found 0");
+  program_.expect_error(kPredict + "--ranks 17", "--ranks: found 17, expected at most 16, which is what tpu-v4x16 has");
   program_.expect_error(kPredict + "--placement rank", "--placement: found 'rank', expected one of rank0");
   program_.expect_error("--predict --hardware tpu-v4x8 --config chinchilla-70b.yaml --alpha 0.5",
                         "--hardware: found no file 'tpu-v4x8'");
