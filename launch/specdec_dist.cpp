@@ -100,6 +100,10 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   if (config.weights.random) {
     fmt::print(stderr, "{}: note: {}: the text means nothing\n", session.program(), label_of(config.weights));
   }
+  if (config.acceptance.synthetic) {
+    fmt::print(stderr, "{}: note: {}: the text of speculative decoding means nothing\n", session.program(),
+               label_of(config.acceptance));
+  }
   if (const std::string& problem = machine.weights_cache.problem; !problem.empty()) {
     fmt::print(stderr, "{}: warning: {}; weights were packed and not kept\n", session.program(), problem);
   }
@@ -123,8 +127,8 @@ int lead(Job& job, MpiSession& session, const RunConfig& config, const CommandLi
   return complete ? 0 : exit_code_of_signal(session.watchdog().interrupted());
 }
 
-/// The program's name with the job's interconnects, if any is modelled, and with what its weights are, if no checkpoint's: a trace must not be
-/// taken for one of this machine alone, or of a model that is worth something.
+/// The program's name with the job's interconnects, if any is modelled, and with what its weights and its acceptance are, if made up: a trace must not be
+/// taken for one of this machine alone, or of models that are worth something.
 std::string labelled(const std::string& program, const RunConfig& config) {
   std::string interconnects;
   bool modelled = false;
@@ -132,9 +136,11 @@ std::string labelled(const std::string& program, const RunConfig& config) {
     interconnects += (interconnects.empty() ? "" : ", ") + label_of(choice);
     modelled = modelled || choice;
   }
-  const std::string weights = label_of(config.weights);
-  return program + (modelled ? " (interconnect: " + interconnects + ")" : "") +
-         (weights.empty() ? "" : " (" + weights + ")");
+  std::string text = program + (modelled ? " (interconnect: " + interconnects + ")" : "");
+  for (const std::string& label : {label_of(config.weights), label_of(config.acceptance)}) {
+    if (!label.empty()) text += " (" + label + ")";
+  }
+  return text;
 }
 
 /// `ranks`: 0 for those of this job.

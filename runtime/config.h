@@ -14,6 +14,7 @@
 #include "backend/sampler.h"
 #include "models/config.h"
 #include "models/random_tensors.h"
+#include "runtime/acceptance.h"
 #include "runtime/interconnect_choice.h"
 
 namespace specdec {
@@ -49,6 +50,20 @@ constexpr DType dtype_named(std::string_view name) {
   return *std::ranges::find(kWeightTypes, name, [](DType type) { return name_of(type); });
 }
 
+/// How K is chosen (adaptive_draft_length.h).
+enum class DraftLengthRule : std::uint8_t { kFixed, kHeuristic, kOptimal };
+inline constexpr std::array kDraftLengthRules = {DraftLengthRule::kFixed, DraftLengthRule::kHeuristic,
+                                                 DraftLengthRule::kOptimal};
+
+/// As written in a config and in reports.
+constexpr std::string_view name_of(DraftLengthRule rule) {
+  constexpr std::array<std::string_view, kDraftLengthRules.size()> kNames = {"fixed", "heuristic", "optimal"};
+  return kNames[static_cast<std::size_t>(rule)];
+}
+
+/// RunConfig::Decode::hardware where none is named.
+constexpr std::string_view kNoHardware = "none";
+
 /// Values of RunConfig::weights_cache that are no folder.
 constexpr std::string_view kNoWeightsCache = "off";
 constexpr std::string_view kAutoWeightsCache = "auto";
@@ -64,6 +79,7 @@ struct RunConfig {
   std::optional<DType> draft_dtype;  ///< of the draft; nothing: as dtype
   std::string backend = "cpu";       ///< "cpu", "reference" or "cuda"
   bool compare = false;
+  AcceptanceChoice acceptance;
   /// Under each of them every prompt is decoded, the one whose text is wanted first; at least one (native), each once.
   std::vector<InterconnectChoice> interconnects = std::vector<InterconnectChoice>(1);
   std::vector<Prompt> prompts;
@@ -88,7 +104,9 @@ struct RunConfig {
 
   struct Decode {
     Method method = Method::kSpeculative;
-    std::int64_t k = 4;
+    std::int64_t k = 4;  ///< the largest, where it adapts
+    DraftLengthRule draft_length = DraftLengthRule::kFixed;
+    std::string hardware{kNoHardware};  ///< the description that kOptimal computes with
     SamplingParams sampling;
     std::uint64_t seed = 0;
     std::int64_t max_new_tokens = 128;
@@ -99,6 +117,9 @@ struct RunConfig {
   DType type_of_draft() const { return draft_dtype.value_or(dtype); }
   /// Whether packed weights are kept for the next job: random ones never, and only the backend cpu packs on the host.
   bool caches_weights() const { return weights_cache != kNoWeightsCache && !weights.random && backend == "cpu"; }
+
+  /// Whether both methods must say the same: both choose the argmax, and nothing forces what stands.
+  bool texts_must_agree() const { return decode.sampling.greedy() && !acceptance.synthetic; }
 
   /// What decodes each prompt, the method whose text is wanted first.
   std::vector<Method> methods() const {

@@ -173,6 +173,22 @@ ConfigKey weights_cache() {
   return key;
 }
 
+ConfigKey hardware() {
+  ConfigKey key = base("decode.hardware", "name or path", "none, or a description of hardware (docs/study.md)",
+                       "What a loop of K drafted tokens takes, for `decode.draft_length: optimal`. `none`: a drafted "
+                       "token takes the share of the target's pass that the draft's weights are of those of a rank.",
+                       [](RunConfig& c) -> std::string& { return c.decode.hardware; });
+  key.plain = true;
+  key.default_text = kNoHardware;
+  key.assign = [accepts = key.accepts](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
+    if (!node.IsScalar() || node.Scalar().empty() || node.Scalar().find('\0') != std::string::npos) {
+      reject(place, node, "decode.hardware", describe(node), accepts);
+    }
+    config.decode.hardware = node.Scalar();
+  };
+  return key;
+}
+
 ConfigKey stop_strings() {
   ConfigKey key = base("decode.stop", "list of strings", "a list of non-empty strings",
                        "Generation ends before the first of these strings appears in the text.",
@@ -302,6 +318,16 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(boolean("compare", "Run autoregressive and speculative decoding on the same prompts and compare.",
                          [](RunConfig& c) -> bool& { return c.compare; }));
   keys.back().default_text = "true with a draft, unless decode.method is autoregressive";
+  keys.push_back(choice(
+      "acceptance", {"models", "synthetic"},
+      "What decides whether a drafted token stands. `synthetic`: a stated rate and not what the models say, so "
+      "that time can be studied before there are models; the text is not the target's; labelled in all output.",
+      [](const RunConfig& c) { return c.acceptance.synthetic ? "synthetic" : "models"; },
+      [](RunConfig& c, const std::string& v) { c.acceptance.synthetic = v == "synthetic"; }));
+  keys.push_back(number(
+      "synthetic.alpha", "a number from 0 to 1", [](double v) { return v >= 0 && v <= 1; },
+      "With `acceptance: synthetic`, the rate: of the drafted positions that are reached, the share that stands.",
+      [](RunConfig& c) -> double& { return c.acceptance.alpha; }));
   keys.push_back(interconnect_list());
   keys.push_back(prompt_list());
 
@@ -364,8 +390,22 @@ std::vector<ConfigKey> make_keys() {
         c.decode.method = v == "speculative" ? Method::kSpeculative : Method::kAutoregressive;
       }));
   keys.back().default_text = "speculative with a draft, else autoregressive";
-  keys.push_back(integer("decode.k", int64_t{0}, int64_t{256}, "Tokens that the draft proposes in a round.",
+  keys.push_back(integer("decode.k", int64_t{0}, int64_t{256},
+                         "Tokens that the draft proposes in a round; at most, where that adapts.",
                          [](RunConfig& c) -> int64_t& { return c.decode.k; }));
+  std::vector<std::string> rules;
+  for (const DraftLengthRule rule : kDraftLengthRules) rules.emplace_back(name_of(rule));
+  keys.push_back(choice(
+      "decode.draft_length", rules,
+      "How many tokens are drafted. `fixed`: decode.k; `heuristic`: two more after a round that stood in full, one "
+      "fewer after a rejection, 1 to decode.k; `optimal`: what yields most tokens for the time of a loop at the "
+      "running "
+      "estimate of alpha, 0 to decode.k. All exact and repeatable.",
+      [](const RunConfig& c) { return name_of(c.decode.draft_length); },
+      [rules](RunConfig& c, const std::string& v) {
+        c.decode.draft_length = kDraftLengthRules[std::ranges::find(rules, v) - rules.begin()];
+      }));
+  keys.push_back(hardware());
   keys.push_back(number(
       "decode.temperature", "0 (greedy), or a number from 0.001 to 100",
       [](double v) { return v == 0 || (v >= 0.001 && v <= 100); }, "Divides the logits; 0 always takes the likeliest.",

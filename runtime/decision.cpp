@@ -181,8 +181,7 @@ std::int64_t Decision::accept(std::span<const float> q_rows) const {
 Verdict Decision::summarise(std::int64_t accepted, std::int64_t drafted) const {
   Verdict verdict{.accepted = accepted, .reached = std::min(drafted, accepted + 1)};
   for (std::int64_t i = 0; i < verdict.reached; ++i) {
-    const DraftedEntry& entry = entries_[static_cast<std::size_t>(i)];
-    verdict.beta_sum += std::min(1.0, static_cast<double>(entry.p) / static_cast<double>(entry.q));
+    verdict.beta_sum += verifier_.acceptance(entries_[static_cast<std::size_t>(i)]);
   }
   return verdict;
 }

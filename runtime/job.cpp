@@ -9,6 +9,7 @@
 #include "backend/factory.h"
 #include "parallel/agree.h"
 #include "parallel/host_cores.h"
+#include "runtime/adaptive_draft_length.h"
 #include "runtime/agree_isa.h"
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
@@ -90,7 +91,8 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
     }
   });
   cache_record_ = weights_cache_->gather(world_);
-  decision_ = std::make_unique<Decision>(target_->head(), target_group.rank() == 0, config_.decode.sampling, verifier_,
+  verifier_ = make_verifier(config_.acceptance);
+  decision_ = std::make_unique<Decision>(target_->head(), target_group.rank() == 0, config_.decode.sampling, *verifier_,
                                          config_.decode.seed);
   std::optional<std::uint64_t> configuration;
   if (config_.parallel.agreement) {
@@ -139,6 +141,9 @@ void Job::load_draft_and_prompts() {
     }
     if (tokenizer_ && has_tokenizer(config_.draft)) {
       require_same_vocabulary(*tokenizer_, *load_tokenizer(config_.draft));
+    }
+    if (config_.decode.draft_length == DraftLengthRule::kOptimal) {
+      loop_times_ = relative_loop_times(config_, target_->config(), draft_->model.config(), world_.size());
     }
   }
   for (std::size_t i = 0; i < config_.prompts.size(); ++i) {
@@ -206,8 +211,8 @@ bool Job::generate(Method method, std::size_t index, const EndRules& rules, Outp
                       static_cast<std::int64_t>(interconnect));
   const Span span(tracer_, method == Method::kSpeculative ? kSpeculative : kAutoregressive);
   Drafter* const drafter = method == Method::kSpeculative && draft_ ? &draft_->drafter : nullptr;
-  FixedDraftLength length(config_.decode.k);
-  Coordinator coordinator(*scorer_, channel_, drafter, length, tokenizer_.get(), rules, interrupted_, tracer_);
+  const std::unique_ptr<DraftLength> length = make_draft_length(config_.decode, loop_times_);
+  Coordinator coordinator(*scorer_, channel_, drafter, *length, tokenizer_.get(), rules, interrupted_, tracer_);
   return coordinator.generate(static_cast<std::uint32_t>(index), prompts_[index].text, prompts_[index].ids, sink,
                               static_cast<std::int32_t>(interconnect));
 }

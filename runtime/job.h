@@ -86,7 +86,8 @@ class Job {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<EncodedPrompt> prompts_;
   WeightsCacheRecord cache_record_;
-  TokenVerifier verifier_;
+  std::vector<double> loop_times_;  ///< for an optimal K, on rank 0
+  std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<Decision> decision_;
   std::unique_ptr<Scorer> scorer_;
   RoundChannel channel_;

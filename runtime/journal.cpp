@@ -34,6 +34,7 @@ void RunJournal::begin_run(Method method, std::int64_t k, const InterconnectChoi
     RunRecord record;
     record.method = name_of(method);
     record.k = k;
+    if (method == Method::kSpeculative) record.draft_length = job_.config.decode.draft_length;
     record.interconnect = interconnect;
     job_.runs.push_back(std::move(record));
   }

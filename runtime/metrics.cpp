@@ -1,6 +1,7 @@
 #include "runtime/metrics.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -54,6 +55,7 @@ double score(const LoopSplit& split) { return split.score_compute + split.score_
 struct Sums {
   double beta = 0;
   std::int64_t full_tokens = 0;
+  std::map<std::int64_t, std::int64_t> full_drafted;  ///< how many full loops drafted so many tokens
   std::vector<Weighted> token_times;
   std::vector<Weighted> loop_times;
 };
@@ -71,8 +73,20 @@ void add(RunMetrics& metrics, Sums& sums, const LoopRecord& loop) {
   if (!loop.cut) {
     ++metrics.full_loops;
     sums.full_tokens += loop.emitted;
+    ++sums.full_drafted[loop.drafted];
     add(metrics.full_split, loop);
   }
+}
+
+/// Eq. 1 as the mean over full loops, which are of one K unless that adapts; of the K that was asked for when there are none.
+double expected_tokens(double alpha, const Sums& sums, std::int64_t k) {
+  double tokens = 0;
+  std::int64_t loops = 0;
+  for (const auto& [drafted, count] : sums.full_drafted) {
+    tokens += static_cast<double>(count) * tokens_per_loop(alpha, drafted);
+    loops += count;
+  }
+  return loops == 0 ? tokens_per_loop(alpha, k) : tokens / static_cast<double>(loops);
 }
 
 /// Empty when an output is missing or unfinished in either run.
@@ -114,12 +128,13 @@ RunMetrics measure(const RunRecord& run) {
   metrics.acceptance_rate = ratio(sums.beta, static_cast<double>(metrics.reached));
   metrics.accepted_over_reached = ratio(static_cast<double>(metrics.accepted), static_cast<double>(metrics.reached));
   metrics.tokens_per_loop = ratio(static_cast<double>(sums.full_tokens), static_cast<double>(metrics.full_loops));
+  for (const auto& [drafted, count] : sums.full_drafted) metrics.full_drafted += drafted * count;
   metrics.draft_seconds_per_token = ratio(metrics.split.draft, static_cast<double>(metrics.drafted));
   metrics.full_seconds_per_token = ratio(metrics.full_split.total, static_cast<double>(sums.full_tokens));
   if (metrics.acceptance_rate) {
     // A sum of rounded probabilities may pass 1 by an ulp, where eq. 1 is not defined.
     metrics.acceptance_rate = std::clamp(*metrics.acceptance_rate, 0.0, 1.0);
-    metrics.expected_tokens_per_loop = tokens_per_loop(*metrics.acceptance_rate, run.k);
+    metrics.expected_tokens_per_loop = expected_tokens(*metrics.acceptance_rate, sums, run.k);
   }
   return metrics;
 }
@@ -146,12 +161,14 @@ Comparison compare(const RunPair& runs, bool greedy) {
   if (runs.autoregressive == nullptr || runs.speculative == nullptr) return out;
   const RunMetrics& alone = runs.autoregressive->metrics;
   const RunMetrics& fast = runs.speculative->metrics;
-  const std::int64_t k = runs.speculative->record->k;
   out.speedup = ratio(alone.seconds_per_token, fast.seconds_per_token);
   out.full_speedup = ratio(alone.seconds_per_token, fast.full_seconds_per_token);
   out.cost_ratio = ratio(fast.draft_seconds_per_token, alone.seconds_per_token);
   if (fast.acceptance_rate && out.cost_ratio) {
-    out.predicted_speedup = speedup_factor(*fast.acceptance_rate, k, *out.cost_ratio);
+    const double k = fast.full_loops == 0
+                         ? static_cast<double>(runs.speculative->record->k)
+                         : static_cast<double>(fast.full_drafted) / static_cast<double>(fast.full_loops);
+    out.predicted_speedup = *fast.expected_tokens_per_loop / (k * *out.cost_ratio + 1);
     out.measured_over_predicted = ratio(out.full_speedup, out.predicted_speedup);
     out.best_k = best_k(*fast.acceptance_rate, *out.cost_ratio, kMaxBestK);
     out.best_speedup = speedup_factor(*fast.acceptance_rate, *out.best_k, *out.cost_ratio);

@@ -39,6 +39,7 @@ struct RunMetrics {
   std::int64_t full_loops = 0;
   std::int64_t tokens = 0;  ///< decoded
   std::int64_t drafted = 0;
+  std::int64_t full_drafted = 0;  ///< in full loops
   std::int64_t reached = 0;
   std::int64_t accepted = 0;
   double prefill_seconds = 0;
@@ -53,7 +54,7 @@ struct RunMetrics {
   std::optional<double> acceptance_rate;           ///< alpha = E[beta]: sum of beta_sum / reached positions
   std::optional<double> accepted_over_reached;     ///< the same rate counted; noisier
   std::optional<double> tokens_per_loop;           ///< over full loops
-  std::optional<double> expected_tokens_per_loop;  ///< eq. 1 at the measured alpha and this run's K
+  std::optional<double> expected_tokens_per_loop;  ///< eq. 1 at the measured alpha and the K of each full loop
   std::optional<double> draft_seconds_per_token;   ///< draft time / drafted tokens
   std::optional<double> full_seconds_per_token;    ///< decode time / decoded tokens of full loops
   LoopSplit split;                                 ///< of all loops
@@ -84,7 +85,7 @@ struct Comparison {
   std::optional<double> speedup;       ///< seconds per token, autoregressive over speculative, all loops
   std::optional<double> full_speedup;  ///< the same with the speculative run's full loops: what theorem 3.8 speaks of
   std::optional<double> cost_ratio;    ///< c: draft seconds per drafted token / target seconds per token alone
-  std::optional<double> predicted_speedup;        ///< theorem 3.8 at the measured alpha and c
+  std::optional<double> predicted_speedup;  ///< theorem 3.8 at the measured alpha and c, and the K of each full loop
   std::optional<double> measured_over_predicted;  ///< full_speedup / predicted_speedup
   std::optional<std::int64_t> best_k;             ///< by theorem 3.8 at the measured alpha and c, up to kMaxBestK
   std::optional<double> best_speedup;             ///< what it predicts there

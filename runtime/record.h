@@ -26,7 +26,7 @@ struct LoopRecord {
   std::int64_t reached = 0;  ///< drafted positions whose acceptance was tried: min(drafted, accepted + 1)
   std::int64_t accepted = 0;
   double beta_sum =
-      0;  ///< sum over reached positions of min(1, p(x)/q(x)): an unbiased estimate of E[beta] per position
+      0;  ///< sum over reached positions of Verifier::acceptance, min(1, p(x)/q(x)): an unbiased estimate of E[beta] per position
   std::int64_t emitted = 0;  ///< tokens that went out: accepted + 1, fewer when a stop or the limit cut the block
   bool cut = false;  ///< K was cut short by the limit or context, or the block by a stop: not comparable with eq. 1
 
@@ -48,7 +48,8 @@ struct OutputRecord {
 /// One method under one interconnect over all prompts.
 struct RunRecord {
   std::string method;  ///< "autoregressive" or "speculative"
-  std::int64_t k = 0;
+  std::int64_t k = 0;  ///< the largest, where it adapts
+  DraftLengthRule draft_length = DraftLengthRule::kFixed;
   InterconnectChoice interconnect;  ///< nothing: the machine's own, and all figures are measured
   ModelledTotals
       modelled;  ///< how the model kept its time on rank 0, prefill included, up to the last prompt that ended

@@ -61,10 +61,19 @@ std::string shapes(const RunConfig& config) {
   return config.draft.empty() ? target : target + " and " + config.draft.filename().string();
 }
 
-/// ", weights: random (seed 0)" where they are.
-std::string weights_label(const JobRecord& job) {
-  const std::string label = label_of(job.config.weights);
-  return label.empty() ? "" : ", " + label;
+/// ", weights: random (seed 0), acceptance: synthetic (alpha 0.8)" where they are.
+std::string forced_label(const JobRecord& job) {
+  std::string text;
+  for (const std::string& label : {label_of(job.config.weights), label_of(job.config.acceptance)}) {
+    if (!label.empty()) text += ", " + label;
+  }
+  return text;
+}
+
+/// "K=4"; "K<=8, optimal" where it adapts.
+std::string drafts_text(const RunRecord& run) {
+  const bool fixed = run.draft_length == DraftLengthRule::kFixed;
+  return fixed ? fmt::format("K={}", run.k) : fmt::format("K<={}, {}", run.k, name_of(run.draft_length));
 }
 
 /// "bf16", or "bf16, the draft's in int8" where they differ.
@@ -86,6 +95,12 @@ std::string machine_lines(const JobRecord& job) {
     text +=
         fmt::format("{}: the texts mean nothing, nor does the acceptance rate; the times are those of the shapes {}\n",
                     label_of(job.config.weights), shapes(job.config));
+  }
+  if (job.config.acceptance.synthetic) {
+    text += fmt::format(
+        "{}: drafted tokens stand by chance and not by what the models say; the texts of speculative decoding mean "
+        "nothing, its times are those of that rate\n",
+        label_of(job.config.acceptance));
   }
   for (const InterconnectChoice& choice : job.config.interconnects) {
     if (choice) {
@@ -109,15 +124,18 @@ std::string run_table(const JobRecord& job, const std::vector<MeasuredRun>& runs
   std::string interconnects = heading;
   std::string late_counts = fmt::format(kLabel, "late collectives");
   std::string weights = fmt::format(kLabel, "weights");
+  std::string acceptance = fmt::format(kLabel, "acceptance");
   for (const RunRecord& run : job.runs) {
     const bool drafts = run.method == name_of(Method::kSpeculative);
-    heading += fmt::format(kCell, drafts ? fmt::format("{}, K={}", run.method, run.k) : run.method);
+    heading += fmt::format(kCell, drafts ? fmt::format("{}, {}", run.method, drafts_text(run)) : run.method);
     interconnects += fmt::format(kCell, label_of(run.interconnect));
     late_counts += fmt::format(kCell, late(run));
     weights += fmt::format(kCell, fmt::format("random (seed {})", job.config.weights.seed));
+    acceptance += fmt::format(kCell, drafts ? fmt::format("synthetic (alpha {})", job.config.acceptance.alpha) : "-");
   }
-  std::string text =
-      heading + "\n" + (labelled ? interconnects + "\n" : "") + (job.config.weights.random ? weights + "\n" : "");
+  std::string text = heading + "\n" + (labelled ? interconnects + "\n" : "") +
+                     (job.config.weights.random ? weights + "\n" : "") +
+                     (job.config.acceptance.synthetic ? acceptance + "\n" : "");
   for (const Row& row : rows()) {
     text += fmt::format(kLabel, row.label);
     for (const MeasuredRun& run : runs) text += fmt::format(kCell, row.cell(run.metrics));
@@ -145,7 +163,7 @@ std::string late_lines(const JobRecord& job) {
 
 /// ", modelled NAME" where a report has such runs, and what the weights are where they are no checkpoint's.
 std::string label_after(const JobRecord& job, const InterconnectChoice& choice) {
-  return (any_modelled(job) ? ", " + label_of(choice) : "") + weights_label(job);
+  return (any_modelled(job) ? ", " + label_of(choice) : "") + forced_label(job);
 }
 
 std::string split_table(const JobRecord& job, const RunRecord& run, const RunMetrics& m) {
@@ -191,7 +209,7 @@ std::string report_text(const JobRecord& job) {
   for (const InterconnectChoice& choice : job.config.interconnects) {
     const RunPair pair = runs_under(choice, runs);
     if (pair.autoregressive != nullptr && pair.speculative != nullptr) {
-      const Comparison comparison = compare(pair, job.config.decode.sampling.greedy());
+      const Comparison comparison = compare(pair, job.config.texts_must_agree());
       text += comparison_lines(label_after(job, choice), comparison) +
               explain(pair.autoregressive->metrics, pair.speculative->metrics, comparison);
     }

@@ -91,6 +91,7 @@ json run_json(const MeasuredRun& measured) {
   for (const OutputRecord& output : run.outputs) outputs.push_back(output_json(output));
   return {{"method", run.method},
           {"k", run.k},
+          {"draft_length", name_of(run.draft_length)},
           {"interconnect", interconnect_name_json(run.interconnect)},
           {"collectives", run.interconnect ? totals_json(run.modelled) : json()},
           {"outputs", outputs},
@@ -113,7 +114,7 @@ json comparison_json(const Comparison& c) {
 json comparisons_json(const JobRecord& job, std::span<const MeasuredRun> runs) {
   json out = json::array();
   for (const InterconnectChoice& choice : job.config.interconnects) {
-    json comparison = comparison_json(compare(runs_under(choice, runs), job.config.decode.sampling.greedy()));
+    json comparison = comparison_json(compare(runs_under(choice, runs), job.config.texts_must_agree()));
     comparison["interconnect"] = interconnect_name_json(choice);
     out.push_back(std::move(comparison));
   }
@@ -141,6 +142,12 @@ json weights_json(const WeightsChoice& choice) {
           {"seed", choice.random ? json(choice.seed) : json()}};
 }
 
+json acceptance_json(const AcceptanceChoice& choice) {
+  return {{"source", choice.synthetic ? "synthetic" : "models"},
+          {"label", choice.synthetic ? json(label_of(choice)) : json()},
+          {"alpha", choice.synthetic ? json(choice.alpha) : json()}};
+}
+
 json weights_cache_json(const JobRecord& job) {
   if (!job.config.caches_weights()) return nullptr;
   const WeightsCacheRecord& cache = job.machine.weights_cache;
@@ -159,6 +166,7 @@ json machine_json(const JobRecord& job) {
           {"dtype", m.dtype},
           {"draft_dtype", m.draft_dtype.empty() ? json() : json(m.draft_dtype)},
           {"weights", weights_json(job.config.weights)},
+          {"acceptance", acceptance_json(job.config.acceptance)},
           {"weights_cache", weights_cache_json(job)},
           {"interconnects", interconnects_json(job)}};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -37,6 +38,11 @@ class Verifier {
   virtual VerifierNeeds needs() const = 0;
   /// Whether next_weights() is residual(p, q) (backend/sampler.h) whatever was accepted: then it can be computed where the rows lie.
   virtual bool resamples_residual() const { return false; }
+
+  /// The probability with which a token of these entries stands when it is reached: its mean over reached positions is the measured acceptance rate.
+  virtual double acceptance(const DraftedEntry& entry) const {
+    return std::min(1.0, static_cast<double>(entry.p) / static_cast<double>(entry.q));
+  }
 
   /// Stage 1: the length of the prefix that stands. uniforms [K] in [0, 1), one per drafted token.
   virtual std::int64_t accept(const DraftedBlock& block, std::span<const double> uniforms) const = 0;

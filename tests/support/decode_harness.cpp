@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/checkpoint.h"
+#include "runtime/adaptive_draft_length.h"
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
 #include "runtime/philox.h"
@@ -142,8 +143,9 @@ DecodeResult DecodeRank::run(const DecodeCase& settings, const std::vector<Token
     return result;
   }
   const std::unique_ptr<Drafter> drafter = s.make_drafter(settings);
-  FixedDraftLength length(settings.k);
-  Coordinator coordinator(scorer, s.channel, drafter.get(), length, nullptr, settings.rules, [] { return false; });
+  const std::unique_ptr<DraftLength> length =
+      make_draft_length({.k = settings.k, .draft_length = settings.draft_length}, settings.loop_times);
+  Coordinator coordinator(scorer, s.channel, drafter.get(), *length, nullptr, settings.rules, [] { return false; });
   Collect collect(result);
   coordinator.generate(sequence, "", prompt, collect);
   end_job(s.channel);

@@ -13,6 +13,7 @@
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 #include "parallel/timed_communicator.h"
+#include "runtime/config.h"
 #include "runtime/coordinator.h"
 
 /// Runs the real decoding loop on every rank of a group, as a program would, and keeps what it showed.
@@ -32,6 +33,8 @@ struct DecodeCase {
   std::filesystem::path draft;
   DraftKind kind = DraftKind::kNone;
   std::int64_t k = 0;
+  DraftLengthRule draft_length = DraftLengthRule::kFixed;
+  std::vector<double> loop_times;  ///< for kOptimal
   SamplingParams sampling{.temperature = 0};
   std::uint64_t seed = 0;
   DType dtype = DType::kBF16;

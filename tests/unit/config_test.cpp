@@ -37,12 +37,13 @@ TEST(Config, ReadsEveryKey) {
       parse_config(
           "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\nweights_cache: "
           "/var/cache\ndtype: f32\ndraft_dtype: int8\nbackend: "
-          "reference\ncompare: true\n"
+          "reference\ncompare: true\nacceptance: synthetic\nsynthetic: {alpha: 0.25}\n"
           "interconnect: [tpu-v4-chen, native]\n"
           "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
           "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2, share_gpus: true}\n"
           "cuda: {graphs: false, overlap: false, fuse: false, prefetch: 40, matmul: cublas}\n"
-          "decode: {method: autoregressive, k: 6, temperature: 0.8, top_k: 40, top_p: 0.95,\n"
+          "decode: {method: autoregressive, k: 6, draft_length: optimal, hardware: h100x8, temperature: 0.8, top_k: "
+          "40, top_p: 0.95,\n"
           "  seed: 18446744073709551615, max_new_tokens: 7, ignore_eos: true, stop: [\"\\n\\n\"]}\n",
           "f.yaml", ".")
           .run;
@@ -55,6 +56,10 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(run.type_of_draft(), DType::kInt8);
   EXPECT_EQ(run.backend, "reference");
   EXPECT_TRUE(run.compare);
+  EXPECT_TRUE(run.acceptance.synthetic);
+  EXPECT_EQ(run.acceptance.alpha, 0.25);
+  EXPECT_EQ(run.decode.draft_length, DraftLengthRule::kOptimal);
+  EXPECT_EQ(run.decode.hardware, "h100x8");
   ASSERT_EQ(run.interconnects.size(), 2U);
   EXPECT_EQ(label_of(run.interconnects[0]), "modelled tpu-v4-chen");
   EXPECT_GT(run.interconnects[0]->all_reduce(4096, 16), 0);

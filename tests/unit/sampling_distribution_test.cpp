@@ -19,6 +19,7 @@ constexpr std::size_t kBins = 600;
 struct Setting {
   const char* name;
   SamplingParams sampling;
+  DraftLengthRule draft_length = DraftLengthRule::kFixed;
 };
 
 const Setting kSettings[] = {
@@ -57,6 +58,8 @@ TEST_P(SamplingDistribution, FirstThreeTokens) {
                             .draft = directory.path() / "draft",
                             .kind = DraftKind::kModel,
                             .k = 2,
+                            .draft_length = setting.draft_length,
+                            .loop_times = {1, 1.45, 1.8},
                             .sampling = setting.sampling,
                             .seed = 99,
                             .rules = {.max_new_tokens = 3}};
@@ -104,6 +107,14 @@ TEST_P(SamplingDistribution, FirstThreeTokens) {
 std::string name(const ::testing::TestParamInfo<std::tuple<int, Setting>>& info) {
   return std::string(std::get<1>(info.param).name) + "_" + std::to_string(std::get<0>(info.param)) + "ranks";
 }
+
+// A K that follows what earlier rounds showed: after a rejection it is another one than after none.
+INSTANTIATE_TEST_SUITE_P(
+    AdaptiveK, SamplingDistribution,
+    ::testing::Combine(::testing::Values(1),
+                       ::testing::Values(Setting{"heuristic", {.temperature = 1.0F}, DraftLengthRule::kHeuristic},
+                                         Setting{"optimal", {.temperature = 0.7F}, DraftLengthRule::kOptimal})),
+    name);
 
 INSTANTIATE_TEST_SUITE_P(Composed, SamplingDistribution,
                          ::testing::Combine(::testing::Values(1, 4),

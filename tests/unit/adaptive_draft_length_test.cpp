@@ -1,0 +1,150 @@
+/// K that follows what rounds showed.
+#include "runtime/adaptive_draft_length.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "backend/error.h"
+#include "models/checkpoint.h"
+#include "runtime/cost_model.h"
+#include "runtime/hardware_load.h"
+#include "runtime/philox.h"
+#include "runtime/theory.h"
+
+namespace specdec {
+namespace {
+
+const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+
+RoundOutcome outcome(std::int64_t drafted, std::int64_t accepted) {
+  return {.drafted = drafted, .reached = std::min(drafted, accepted + 1), .accepted = accepted};
+}
+
+/// Times of loops in which a drafted token takes `c` of the target's pass.
+std::vector<double> times(double c, std::int64_t max) {
+  std::vector<double> out;
+  for (std::int64_t k = 0; k <= max; ++k) out.push_back(1 + c * static_cast<double>(k));
+  return out;
+}
+
+TEST(HeuristicDraftLength, GrowsByTwoWhenAllStandsAndShrinksByOneAtARejection) {
+  HeuristicDraftLength length(9);
+  EXPECT_EQ(length.max(), 9);
+  EXPECT_EQ(length.next(), 4);
+  length.observe(outcome(4, 4));
+  EXPECT_EQ(length.next(), 6);
+  length.observe(outcome(6, 6));
+  EXPECT_EQ(length.next(), 8);
+  length.observe(outcome(8, 8));
+  EXPECT_EQ(length.next(), 9);
+  for (std::int64_t k = 8; k >= 1; --k) {
+    length.observe(outcome(9, 0));
+    EXPECT_EQ(length.next(), k);
+  }
+  length.observe(outcome(1, 0));
+  EXPECT_EQ(length.next(), 1);
+}
+
+TEST(HeuristicDraftLength, KeepsToWhatItMay) {
+  HeuristicDraftLength none(0);
+  none.observe(outcome(0, 0));
+  EXPECT_EQ(none.next(), 0);
+  HeuristicDraftLength one(1);
+  EXPECT_EQ(one.next(), 1);
+  one.observe(outcome(1, 1));
+  EXPECT_EQ(one.next(), 1);
+  one.observe(outcome(1, 0));
+  EXPECT_EQ(one.next(), 1);
+  HeuristicDraftLength cut(8);
+  cut.observe(outcome(0, 0));  // nothing could be drafted
+  EXPECT_EQ(cut.next(), 4);
+}
+
+TEST(OptimalDraftLength, FindsTheKOfTheRateThatIsThere) {
+  for (const double alpha : {0.2, 0.5, 0.8, 0.9}) {
+    for (const double c : {0.05, 0.2}) {
+      OptimalDraftLength length(times(c, 32));
+      RandomKey key{.seed = 5, .purpose = Purpose::kAccept};
+      double tokens = 0;
+      double time = 0;
+      for (int round = 0; round < 5000; ++round) {
+        const std::int64_t k = length.next();
+        std::int64_t accepted = 0;
+        while (accepted < k && uniform(key) < alpha) {
+          ++accepted;
+          ++key.position;
+        }
+        ++key.position;
+        length.observe(outcome(k, accepted));
+        if (round >= 100) {
+          tokens += static_cast<double>(accepted + 1);
+          time += 1 + c * static_cast<double>(k);
+        }
+      }
+      // The estimate moves, and the curve is flat about its best.
+      const double best = speedup_factor(alpha, best_k(alpha, c, 32), c);
+      EXPECT_GT(tokens / time, 0.95 * best) << "alpha " << alpha << ", c " << c;
+      EXPECT_LT(tokens / time, 1.03 * best) << "alpha " << alpha << ", c " << c;
+    }
+  }
+}
+
+TEST(OptimalDraftLength, ForgetsSoThatItDraftsAgain) {
+  OptimalDraftLength length(times(0.3, 8));
+  while (length.next() > 0) length.observe(outcome(length.next(), 0));
+  const double low = length.alpha();
+  int waited = 0;
+  for (; length.next() == 0 && waited < 1000; ++waited) length.observe(outcome(0, 0));
+  EXPECT_GT(waited, 0);
+  EXPECT_LT(waited, 200);
+  EXPECT_GT(length.alpha(), low);
+  EXPECT_GT(length.next(), 0);
+}
+
+TEST(OptimalDraftLength, WithoutHardwareADraftedTokenTakesTheShareOfItsWeights) {
+  RunConfig config;
+  config.decode.k = 3;
+  const ModelConfig target = load_model_config(kSource / "assets/manpy-11m");
+  const ModelConfig draft = load_model_config(kSource / "assets/manpy-2m");
+  const std::vector<double> one = relative_loop_times(config, target, draft, 1);
+  const std::vector<double> two = relative_loop_times(config, target, draft, 2);
+  ASSERT_EQ(one.size(), 4U);
+  EXPECT_EQ(one[0], 1);
+  const double share = work_of(draft, {}).weight_bytes / work_of(target, {}).weight_bytes;
+  EXPECT_DOUBLE_EQ(one[3], 1 + 3 * share);
+  EXPECT_NEAR(two[1] - 1, 2 * share, 0.1 * share);
+  config.draft_dtype = DType::kF32;
+  EXPECT_DOUBLE_EQ(relative_loop_times(config, target, draft, 1)[1], 1 + 2 * share);
+}
+
+TEST(OptimalDraftLength, WithHardwareALoopTakesWhatTheCostModelSays) {
+  RunConfig config;
+  config.decode.k = 2;
+  config.decode.hardware = (kSource / "configs/hardware/h100x8.yaml").string();
+  const ModelConfig target = load_model_config(kSource / "assets/shapes/chinchilla-70b");
+  const ModelConfig draft = load_model_config(kSource / "assets/shapes/chinchilla-4b");
+  const std::vector<double> found = relative_loop_times(config, target, draft, 8);
+  const Hardware hardware = load_hardware(config.decode.hardware, "test");
+  for (std::int64_t k = 0; k <= 2; ++k) {
+    EXPECT_EQ(found.at(static_cast<std::size_t>(k)),
+              loop_time(hardware, {.target = target, .draft = draft, .ranks = 8}, k).total());
+  }
+  EXPECT_THROW(relative_loop_times(config, target, draft, 9), Error);
+}
+
+TEST(DraftLengths, AreMadeAsTheConfigSays) {
+  const std::vector<double> loop_times = times(0.1, 6);
+  RunConfig::Decode decode{.k = 6};
+  EXPECT_EQ(make_draft_length(decode, {})->next(), 6);
+  decode.draft_length = DraftLengthRule::kHeuristic;
+  EXPECT_EQ(make_draft_length(decode, {})->next(), 4);
+  decode.draft_length = DraftLengthRule::kOptimal;
+  const auto optimal = make_draft_length(decode, loop_times);
+  EXPECT_EQ(optimal->max(), 6);
+  EXPECT_EQ(optimal->next(), best_k(0.7, 0.1, 6));
+  EXPECT_EQ(make_draft_length(decode, {})->next(), 6);  // without a draft
+}
+
+}  // namespace
+}  // namespace specdec
