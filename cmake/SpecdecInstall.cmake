@@ -20,6 +20,9 @@ foreach(folder configs assets)
   endif()
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/share/specdec/${folder} SYMBOLIC)
 endforeach()
+# What specdec_study draws its report with.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/launch/report DESTINATION ${CMAKE_INSTALL_DATADIR}/specdec)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/launch/report ${PROJECT_BINARY_DIR}/share/specdec/report SYMBOLIC)
 # The installed counterpart of the build tree's env.sh; only the installation knows its prefix.
 install(CODE "
   file(REAL_PATH \"\${CMAKE_INSTALL_PREFIX}\" prefix)

@@ -11,7 +11,7 @@ set -euo pipefail
 # The only list of packages. Libraries: docs/decisions/0001-libraries.md.
 tools=(cmake ninja-build g++ pkg-config)
 libraries=(openmpi-bin libopenmpi-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
-           libsentencepiece-dev libxxhash-dev)
+           libsentencepiece-dev libxxhash-dev python3-matplotlib)
 tests=(libgtest-dev libgmock-dev python3 python3-jsonschema zsh clang-format shellcheck iproute2)
 lint=(clang-tidy-16)
 

@@ -86,6 +86,10 @@ fs::path find_hardware(const std::string& name, const std::string& place) {
   return find_described("hardware", name, {}, place);
 }
 
+fs::path find_published(const std::string& name, const std::string& place) {
+  return find_described("published", name, {}, place);
+}
+
 fs::path find_model(const fs::path& path, const fs::path& config_dir, const std::string& place) {
   if (path.empty()) throw_bad_input(fmt::format("{}: found nothing, expected the directory of a model", place));
   const std::string found = fmt::format("{}: found no directory '{}', expected that of a model", place, path.string());

@@ -21,6 +21,8 @@ std::filesystem::path find_interconnect(const std::string& name, const std::file
 
 /// The file of a description of hardware: as find_interconnect, in configs/hardware/.
 std::filesystem::path find_hardware(const std::string& name, const std::string& place);
+/// That of published figures: the same in configs/published/.
+std::filesystem::path find_published(const std::string& name, const std::string& place);
 
 /// The directory of a model, absolute. A relative path is looked up in `config_dir` (empty: skipped), the current directory, the
 /// share directory and its assets/. `place` begins the error ("F: target"), which lists the places that were looked at.

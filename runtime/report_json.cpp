@@ -65,13 +65,17 @@ json metrics_json(const RunMetrics& m) {
 }
 
 json output_json(const OutputRecord& output) {
+  double decode = 0;
+  for (const LoopRecord& loop : output.loops) decode += loop.total;
   return {{"prompt", output.prompt},
           {"prompt_ids", output.prompt_ids},
           {"token_ids", output.token_ids},
           {"text", output.text},
           {"finish_reason", output.finish_reason.empty() ? json() : json(output.finish_reason)},
           {"ttft_ms", output.token_ids.empty() ? json() : json(output.ttft * 1e3)},
-          {"prefill_ms", output.prefill * 1e3}};
+          {"prefill_ms", output.prefill * 1e3},
+          {"decode_ms", decode * 1e3},
+          {"loops", output.loops.size()}};
 }
 
 json interconnect_name_json(const InterconnectChoice& choice) {

@@ -15,14 +15,19 @@ namespace {
 constexpr const char* kProgram = "specdec_study";
 constexpr const char* kAbout =
     "Says whether speculative decoding pays on a machine, at which K, and where the time goes.\n\n"
+    "With --config FILE alone it runs a study (docs/study.md): every point is a job of its own, repeated in shuffled\n"
+    "order; one that was stopped goes on where it was. --out gets results.jsonl, points.csv, summary.md, "
+    "report.html.\n\n"
     "--predict runs nothing: it computes the time of passes and loops from a description of the hardware\n"
     "(configs/hardware/) and of the two models (--config), and labels everything as predicted.\n";
 constexpr const char* kExamples =
     "Examples:\n"
+    "  specdec_study --config study-shipped.yaml --plan\n"
+    "  specdec_study --config study-shipped.yaml --out results\n"
     "  specdec_study --predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.884 --k 0..7\n"
     "  specdec_study --predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.755 --placement rank0 "
     "--json F\n"
-    "Exit codes: 0 done; 1 a bug; 2 bad input.";
+    "Exit codes: 0 done; 1 a bug, or jobs of a study that failed; 2 bad input; 128 + signal interrupted.";
 constexpr std::int64_t kMostDrafted = 1024;
 constexpr int kMostRanks = 1 << 20;
 constexpr std::int64_t kLongestContext = std::int64_t{1} << 30;
@@ -39,6 +44,8 @@ Placement placement_of(const std::string& text) {
 StudyCommand parse_study_command(int argc, const char* const* argv) {
   StudyCommand command;
   bool predicts = false;
+  bool plans = false;
+  bool reports = false;
   std::string ks = "0..8";
   std::string placement = "rank0";
   int ranks = 0;
@@ -46,9 +53,13 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   app.footer(kExamples);
   app.set_version_flag(
       "--version", [] { return version_text(kProgram); }, "Print the version and exit");
+  app.add_option("--config", command.config,
+                 "Name or file of a study; with --predict of a config, for its target and its draft");
+  app.add_flag("--plan", plans, "Print the points of the study, what is done and how long the rest takes, and exit");
+  app.add_flag("--report", reports, "Write the report of what has run, and run nothing");
+  app.add_option("--out", command.out, "Folder of the study's results (default: its name, in the current directory)");
   app.add_flag("--predict", predicts, "Predict from descriptions alone");
   app.add_option("--hardware", command.hardware, "Name or file of a description of the machine (configs/hardware/)");
-  app.add_option("--config", command.config, "Name or file of a config, for its target and its draft");
   app.add_option("--alpha", command.alpha, "Acceptance rate of a position that is reached, 0 to 1");
   app.add_option("--k", ks, "Drafted tokens a loop: 0..7, or 1,2,4")->capture_default_str();
   app.add_option("--placement", placement, "Where the draft runs: rank0, replicated or sharded")->capture_default_str();
@@ -61,9 +72,24 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   const auto require = [&](const char* flag, const char* what) {
     if (app.count(flag) == 0) throw_bad_input(fmt::format("{}: found nothing, expected {}", flag, what));
   };
-  require("--predict", "what to do (--help)");
+  if (plans + reports + predicts > 1) {
+    throw_bad_input("command line: found more than one of --plan, --report and --predict, expected one");
+  }
+  require("--config", predicts ? "a config with a target and a draft" : "a study, such as study-shipped.yaml (--help)");
+  if (!predicts) {
+    for (const char* flag : {"--hardware", "--alpha", "--k", "--placement", "--ranks", "--context", "--json"}) {
+      if (app.count(flag) > 0) throw_bad_input(fmt::format("{}: found without --predict, expected with it", flag));
+    }
+    if (app.count("--out") > 0 && command.out.empty()) {
+      throw_bad_input("--out: found nothing, expected the name of a folder");
+    }
+    command.mode = plans ? StudyMode::kPlan : reports ? StudyMode::kReport : StudyMode::kRun;
+    return command;
+  }
+  if (app.count("--out") > 0)
+    throw_bad_input("--out: found with --predict, expected with a study; --json takes figures");
+  command.mode = StudyMode::kPredict;
   require("--hardware", "the name of a description, such as tpu-v4x16");
-  require("--config", "a config with a target and a draft");
   require("--alpha", "an acceptance rate");
   if (!(command.alpha >= 0 && command.alpha <= 1)) {
     throw_bad_input(fmt::format("--alpha: found {}, expected a number from 0 to 1", command.alpha));

@@ -11,9 +11,18 @@
 /// The command line of specdec_study.
 namespace specdec {
 
+enum class StudyMode : std::uint8_t {
+  kRun,      ///< a study's jobs, then its report
+  kPlan,     ///< what would run
+  kReport,   ///< of what has run
+  kPredict,  ///< from descriptions alone
+};
+
 struct StudyCommand {
-  std::string config;    ///< --config
-  std::string hardware;  ///< --hardware
+  StudyMode mode = StudyMode::kRun;
+  std::string config;         ///< --config: of a study, or with kPredict of a run
+  std::filesystem::path out;  ///< --out DIR; empty: the study's name in the current directory
+  std::string hardware;       ///< --hardware
   double alpha = 0;
   std::vector<std::int64_t> ks;  ///< in the order in which they were given
   Placement placement = Placement::kRank0;

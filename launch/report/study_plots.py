@@ -1,0 +1,263 @@
+"""The pictures of a study's report, each a string of SVG whose colours are CSS variables, so that one file is right on light and on dark paper.
+
+What a figure is, is told by how it is drawn: measured (filled circles), measured under a modelled interconnect (open diamonds), predicted (dotted, no marks),
+published (grey squares, dashed).
+"""
+import io
+import re
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402  the backend is chosen first
+from matplotlib.lines import Line2D  # noqa: E402
+from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: E402
+
+# Colours that stand for variables; nothing else has these values.
+INK, GRID, PAPER, PUBLISHED = "#010101", "#010102", "#010103", "#010104"
+SERIES = [f"#0101{16 + i:02x}" for i in range(8)]
+VARIABLES = {INK: "ink", GRID: "grid", PAPER: "paper", PUBLISHED: "published", **{colour: f"s{i}" for i, colour in enumerate(SERIES)}}
+
+MEASURED, MODELLED, PREDICTED, PUBLISHED_KIND = "measured", "measured under a modelled interconnect", "predicted", "published"
+STYLES = {
+    MEASURED: {"marker": "o", "linestyle": "-", "markersize": 5},
+    MODELLED: {"marker": "D", "linestyle": "-", "markersize": 5, "markerfacecolor": PAPER},
+    PREDICTED: {"marker": "", "linestyle": ":", "linewidth": 2.2},
+    PUBLISHED_KIND: {"marker": "s", "linestyle": "--", "markersize": 4.5, "color": PUBLISHED},
+}
+PARTS = {"draft": "draft", "broadcast": "broadcast", "score_compute": "score, compute", "score_all_reduce": "score, all-reduce",
+         "decide": "decide", "rest": "rest"}
+
+plt.rcParams.update({
+    "svg.fonttype": "path", "svg.hashsalt": "specdec", "font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": INK,
+    "axes.labelcolor": INK, "axes.titlecolor": INK, "axes.titlesize": 10.5, "xtick.color": INK, "ytick.color": INK, "text.color": INK,
+    "grid.color": GRID, "grid.linewidth": 0.6, "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
+    "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "legend.frameon": False, "legend.fontsize": 9,
+    "lines.linewidth": 1.6})
+
+
+def picture(title, xlabel, ylabel, size=(4.9, 3.4)):
+    figure, axes = plt.subplots(figsize=size)
+    axes.set_title(title, loc="left")
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    return figure, axes
+
+
+def svg(figure, axes, entries=None, columns=2):
+    """The picture with its legend under it: what is there, or `entries`."""
+    handles, labels = zip(*entries) if entries else (axes.get_legend_handles_labels() if entries is None else ((), ()))
+    if handles:
+        axes.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=columns, columnspacing=1.4, handlelength=2.6)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", bbox_inches="tight", pad_inches=0.06, metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+    out = text.getvalue()
+    out = re.sub(r"<metadata>.*?</metadata>", "", out[out.index("<svg"):], flags=re.S)
+    out = re.sub(r"#0101[0-9a-f]{2}", lambda found: f"var(--{VARIABLES[found.group()]})", out)
+    # As wide as there is room; the picture's own size is the view box.
+    out = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", out, count=1)
+    return re.sub(r'(<svg[^>]*?) width="([\d.]+)pt"', r'\1 style="width:100%;max-width:calc(\2 * 1.35px)"', out, count=1)
+
+
+def colour_of(key, keys):
+    return SERIES[sorted(keys).index(key) % len(SERIES)]
+
+
+def kinds_legend(kinds):
+    entries = []
+    for kind in (MEASURED, MODELLED, PREDICTED, PUBLISHED_KIND):
+        if kind in kinds:
+            entries.append((Line2D([], [], **{"color": INK, **STYLES[kind]}), kind))
+    return entries
+
+
+def ranks_text(ranks):
+    return f"{ranks} rank" + ("s" if ranks > 1 else "")
+
+
+def of_ranks(points):
+    """{(ranks, method): its points by K}, of methods with more than one K; and the points that chose K themselves."""
+    series, alone = {}, []
+    for point in points:
+        series.setdefault((point["ranks"], point["method"]), []).append(point)
+    for key in [key for key, members in series.items() if len(members) == 1 and members[0]["k"] > 0]:
+        alone += series.pop(key)
+    return {key: sorted(members, key=lambda point: point["k"]) for key, members in series.items()}, alone
+
+
+def against_k(points, title, ylabel, value, predicted=None, adaptive=False, reference=None):
+    """One line a rank count. `value`: point -> {"mean", "p10", "p90"} or a number; `predicted`: point -> a number or None."""
+    series, alone = of_ranks(points)
+    figure, axes = picture(title, "K, drafted tokens a loop", ylabel)
+    keys = sorted(series)
+    entries, kinds = [], set()
+    for key in keys:
+        members = [point for point in series[key] if value(point) is not None]
+        if not members:
+            continue
+        colour = colour_of(key, keys)
+        ks = [point["k"] for point in members]
+        values = [value(point) for point in members]
+        means = [v["mean"] if isinstance(v, dict) else v for v in values]
+        kind = members[0]["kind"]
+        kinds.add(kind)
+        axes.plot(ks, means, color=colour, **STYLES[kind])
+        if isinstance(values[0], dict):
+            axes.fill_between(ks, [v["p10"] for v in values], [v["p90"] for v in values], color=colour, alpha=0.16, linewidth=0)
+        several = len({method for _, method in keys}) > 1
+        entries.append((Line2D([], [], color=colour, linewidth=3), ranks_text(key[0]) + (f", {key[1]}" if several else "")))
+        if predicted:
+            told = [(point["k"], predicted(point)) for point in members if point.get("predicted")]
+            if told:
+                kinds.add(PREDICTED)
+                axes.plot(*zip(*told), color=colour, **STYLES[PREDICTED])
+    if adaptive:
+        for i, point in enumerate(alone):
+            v = value(point)
+            same = [key for key in keys if key[0] == point["ranks"]]
+            if v is None or not same:
+                continue
+            colour = colour_of(same[0], keys)
+            dashes = (0, (6, 2)) if sorted({p["method"] for p in alone}).index(point["method"]) == 0 else (0, (2, 2))
+            axes.axhline(v["mean"] if isinstance(v, dict) else v, color=colour, linewidth=1.1, linestyle=dashes)
+        for i, method in enumerate(sorted({point["method"] for point in alone})):
+            dashes = (0, (6, 2)) if i == 0 else (0, (2, 2))
+            entries.append((Line2D([], [], color=INK, linewidth=1.1, linestyle=dashes), f"K adapts: {method}"))
+    if reference is not None:
+        axes.axhline(reference, color=INK, linewidth=0.8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(bottom=0)
+    return svg(figure, axes, entries + kinds_legend(kinds))
+
+
+def split(points, title):
+    """Where a loop's time goes, a bar for each rank count and K."""
+    points = sorted(points, key=lambda point: (point["ranks"], point["k"]))
+    figure, axes = picture(title, "", "ms a loop", size=(max(4.9, 0.36 * len(points) + 1.6), 3.4))
+    places, labels, place, groups = [], [], 0.0, {}
+    for i, point in enumerate(points):
+        if i and points[i - 1]["ranks"] != point["ranks"]:
+            place += 0.8
+        places.append(place)
+        labels.append(str(point["k"]))
+        groups.setdefault(point["ranks"], []).append(place)
+        place += 1
+    bottom = [0.0] * len(points)
+    for i, (part, name) in enumerate(PARTS.items()):
+        heights = [point["split_ms"][part] for point in points]
+        axes.bar(places, heights, bottom=bottom, width=0.78, color=SERIES[i], label=name, linewidth=0)
+        bottom = [b + h for b, h in zip(bottom, heights)]
+    axes.set_xticks(places, labels)
+    axes.grid(axis="x", visible=False)
+    for ranks, at in groups.items():
+        axes.annotate(f"K, {ranks_text(ranks)}", (sum(at) / len(at), 0), xycoords=("data", "axes fraction"), xytext=(0, -22), textcoords="offset points",
+                      ha="center", va="top")
+    return svg(figure, axes, columns=3)
+
+
+def percentiles(points, title):
+    figure, axes = picture(title, "K, drafted tokens a loop", "ms a token")
+    points = sorted(points, key=lambda point: point["k"])
+    ks = [point["k"] for point in points]
+    entries = []
+    for i, name in enumerate(("p50", "p90", "p99")):
+        axes.plot(ks, [point["token_ms"][name] for point in points], color=SERIES[i], **STYLES[points[0]["kind"]])
+        entries.append((Line2D([], [], color=SERIES[i], linewidth=3), name.upper()))
+        if all(point.get("predicted") for point in points):
+            axes.plot(ks, [point["predicted"][f"{name}_ms"] for point in points], color=SERIES[i], **STYLES[PREDICTED])
+    kinds = {points[0]["kind"]} | ({PREDICTED} if all(point.get("predicted") for point in points) else set())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(bottom=0)
+    return svg(figure, axes, entries + kinds_legend(kinds), columns=3)
+
+
+def size_text(value, _=None):
+    for unit, name in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if value >= unit:
+            return f"{value / unit:g}{name}"
+    return f"{value:g}"
+
+
+def all_reduces(rows):
+    """P50 with the band to P90, of this program's own transport."""
+    figure, axes = picture("All-reduce", "bytes of each rank", "us, P50; band to P90")
+    series = {}
+    for row in rows:
+        if row["what"] == "all_reduce" and row["transport"] != "MPI_Allreduce":
+            series.setdefault((row["interconnect"], row["ranks"], row["transport"]), []).append(row)
+    entries, kinds = [], set()
+    for i, (key, members) in enumerate(sorted(series.items())):
+        members.sort(key=lambda row: row["bytes"])
+        kind = MEASURED if key[0] == "native" else MODELLED
+        kinds.add(kind)
+        colour = SERIES[i % len(SERIES)]
+        bytes_ = [row["bytes"] for row in members]
+        axes.plot(bytes_, [row["p50_us"] for row in members], color=colour, **STYLES[kind])
+        axes.fill_between(bytes_, [row["p50_us"] for row in members], [row["p90_us"] for row in members], color=colour, alpha=0.16, linewidth=0)
+        entries.append((Line2D([], [], color=colour, linewidth=3), f"{key[0].removeprefix('modelled ')}, {ranks_text(key[1])} ({key[2]})"))
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(size_text))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    return svg(figure, axes, entries + kinds_legend(kinds), columns=1)
+
+
+def predicted_against_measured(points):
+    figure, axes = picture("Predicted against measured", "ms a token, measured", "ms a token, predicted", size=(4.4, 4.0))
+    told = [point for point in points if point.get("predicted")]
+    most = 1.08 * max(max(p["ms_per_token"]["mean"], p["predicted"]["ms_per_token"]) for p in told)
+    axes.fill_between([0, most], [0, 0.88 * most], [0, 1.12 * most], color=GRID, alpha=0.5, linewidth=0)
+    axes.plot([0, most], [0, most], color=INK, linewidth=0.8)
+    keys = sorted({(p["ranks"], p["interconnect"]) for p in told})
+    entries = []
+    for key in keys:
+        members = [p for p in told if (p["ranks"], p["interconnect"]) == key]
+        style = {k: v for k, v in STYLES[members[0]["kind"]].items() if k != "linestyle"}
+        axes.plot([p["ms_per_token"]["mean"] for p in members], [p["predicted"]["ms_per_token"] for p in members], linestyle="", color=colour_of(key, keys),
+                  **style)
+        entries.append((Line2D([], [], linestyle="", color=colour_of(key, keys), **style), f"{ranks_text(key[0])}, {key[1]}"))
+    axes.set_xlim(0, most)
+    axes.set_ylim(0, most)
+    entries.append((Line2D([], [], color=GRID, linewidth=7), "within 12 %"))
+    return svg(figure, axes, entries)
+
+
+def region(data, points):
+    """Theorem 3.8 at its best K: where speculation pays, and where our points are."""
+    figure, axes = picture("Where speculation pays", "c, draft's time over target's", "alpha, acceptance rate", size=(4.9, 3.8))
+    costs, alphas, speedup = data["cost_ratio"], data["alpha"], data["speedup"]
+    levels = [1, 1.25, 1.5, 2, 3, 4, 6]
+    axes.contourf(costs, alphas, speedup, levels=[0, 1.0001], colors=[GRID], alpha=0.6)
+    lines = axes.contour(costs, alphas, speedup, levels=levels[1:], colors=[INK], linewidths=0.8)
+    axes.clabel(lines, fmt=lambda value: f"{value:g}x", fontsize=8)
+    placed = [p for p in points if p.get("alpha") is not None and p.get("cost_ratio")]
+    keys = sorted({(p["ranks"], p["interconnect"]) for p in placed})
+    entries = []
+    for key in keys:
+        members = [p for p in placed if (p["ranks"], p["interconnect"]) == key]
+        style = {k: v for k, v in STYLES[members[0]["kind"]].items() if k != "linestyle"}
+        axes.plot([p["cost_ratio"] for p in members], [p["alpha"] for p in members], linestyle="", color=colour_of(key, keys), **style)
+        entries.append((Line2D([], [], linestyle="", color=colour_of(key, keys), **style), f"{ranks_text(key[0])}, {key[1]}"))
+    axes.set_xscale("log")
+    axes.set_ylim(0, max(alphas))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    entries.append((Line2D([], [], color=GRID, linewidth=7), "no gain"))
+    entries.append((Line2D([], [], color=INK, linewidth=0.8), "speed-up, theorem 3.8"))
+    return svg(figure, axes, entries)
+
+
+def beside_the_paper(points, published, title, ylabel, ours, theirs, told=None):
+    """One series of ours, the published one, and what is predicted, each over its own K = 0 where `ours` says so."""
+    figure, axes = picture(title, "K, drafted tokens a loop", ylabel)
+    points = sorted(points, key=lambda point: point["k"])
+    kinds = {PUBLISHED_KIND, points[0]["kind"]}
+    axes.plot(published["k"], theirs, **STYLES[PUBLISHED_KIND])
+    axes.plot([p["k"] for p in points], [ours(p) for p in points], color=SERIES[0], **STYLES[points[0]["kind"]])
+    if told and all(p.get("predicted") for p in points):
+        kinds.add(PREDICTED)
+        axes.plot([p["k"] for p in points], [told(p) for p in points], color=SERIES[0], **STYLES[PREDICTED])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(bottom=0)
+    entries = [(handle, label) for handle, label in kinds_legend(kinds)]
+    return svg(figure, axes, entries, columns=1)

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Draws the report of a study: FOLDER/study.json becomes FOLDER/report.html, one file that needs no other. Run by specdec_study; needs matplotlib.
+
+    study_report.py FOLDER
+"""
+import html
+import json
+import os
+import sys
+
+import study_plots as plots
+
+STYLE = """
+:root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2430; --quiet: #5a6472; --grid: #d5dae1; --card: #f6f7f9; --published: #707782;
+  --s0: #0b6fb8; --s1: #c8641a; --s2: #2a8a4a; --s3: #8e44ad; --s4: #b8860b; --s5: #5f6b7a; --s6: #c0392b; --s7: #148f8f; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14181e; --ink: #e4e8ee; --quiet: #9aa4b2; --grid: #39424e; --card: #1c222a; --published: #a7afba;
+  --s0: #58b0f0; --s1: #f2a15f; --s2: #6fcf8f; --s3: #c99be0; --s4: #e6c35c; --s5: #8b97a6; --s6: #f08377; --s7: #5cc8c8; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
+main { max-width: 1180px; margin: 0 auto; padding: 24px 16px 64px; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 8px; } h2 { font-size: 1.2rem; margin: 36px 0 6px; } h3 { font-size: 1rem; margin: 22px 0 4px; }
+p, li { max-width: 76ch; } .quiet { color: var(--quiet); } .forced { border-left: 4px solid var(--s1); padding: 4px 12px; background: var(--card); }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 18px; align-items: start; }
+figure { margin: 0; padding: 10px; background: var(--card); border-radius: 6px; --paper: var(--card); min-width: 0; } figure svg { display: block; height: auto; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; } th { color: var(--quiet); font-weight: 600; }
+td.word, th.word { text-align: left; } pre { overflow-x: auto; background: var(--card); padding: 12px; border-radius: 6px; font-size: .82rem; }
+details { margin: 10px 0; } summary { cursor: pointer; }
+"""
+
+INTRO = """<p>Every figure is one of four kinds and is drawn so: <b>measured</b> on this machine (filled circles), <b>measured under a modelled interconnect</b>, which holds
+each message for the time of the one that it describes (open diamonds), <b>predicted</b> by the cost model from a description of the machine (dotted, no marks), and
+<b>published</b> by others (grey squares, dashed). Bands go from the 10th to the 90th percentile of prompts over all repetitions.</p>"""
+
+
+def escape(text):
+    return html.escape(str(text), quote=True)
+
+
+def figure(picture, what):
+    return f'<figure role="img" aria-label="{escape(what)}">{picture}</figure>'
+
+
+def cell(value, form="{:.3f}"):
+    return "-" if value is None else form.format(value)
+
+
+def table(head, rows, words):
+    """`words`: how many columns, from the left, hold words."""
+    def line(cells, tag):
+        return "".join(f'<{tag}{" class=word" if i < words else ""}>{escape(c)}</{tag}>' for i, c in enumerate(cells))
+    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{line(head, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def points_table(points, predicts):
+    head = ["interconnect", "models", "method", "kind", "ranks", "K", "ms a token", "P10", "P90", "P50 / P90 / P99 of a token", "tokens a loop", "eq. 1", "alpha",
+            "c", "speed-up"] + (["predicted ms", "error"] if predicts else [])
+    rows = []
+    for p in points:
+        if not p["finished"]:
+            rows.append([p["interconnect"], p["models"], p["method"], "failed" if p["failed"] else "not run", p["ranks"], p["k"]] + ["-"] * (len(head) - 6))
+            continue
+        time, token = p["ms_per_token"], p["token_ms"]
+        row = [p["interconnect"], p["models"], p["method"], p["kind"], p["ranks"], p["k"], cell(time["mean"]), cell(time["p10"]), cell(time["p90"]),
+               f"{token['p50']:.3f} / {token['p90']:.3f} / {token['p99']:.3f}", cell(p["tokens_per_loop"], "{:.2f}"), cell(p["expected_tokens_per_loop"], "{:.2f}"),
+               cell(p["alpha"]), cell(p["cost_ratio"]), cell(p["speedup"], "{:.2f}")]
+        if predicts:
+            told = p["predicted"] and p["predicted"]["ms_per_token"]
+            row += [cell(told), cell(told and 100 * (told / time["mean"] - 1), "{:+.1f} %")]
+        rows.append(row)
+    return table(head, rows, 4)
+
+
+def groups(points):
+    """Points that ran, by interconnect and models."""
+    found = {}
+    for p in points:
+        if p["finished"]:
+            found.setdefault((p["interconnect"], p["models"]), []).append(p)
+    return found
+
+
+def group_section(key, points):
+    interconnect, models = key
+    name = interconnect + ("" if models == "default" else f", {models}")
+    pictures = [
+        (plots.against_k(points, "Time for 128 tokens", "ms", lambda p: {k: 128 * v for k, v in p["ms_per_token"].items()},
+                         lambda p: 128 * p["predicted"]["ms_per_token"], adaptive=True), "mean time for 128 tokens against K"),
+        (plots.against_k(points, "Tokens a loop over K + 1", "share of K + 1", lambda p: p["efficiency"],
+                         lambda p: p["predicted"]["tokens_per_loop"] / (p["k"] + 1)), "tokens per loop over K + 1 against K"),
+        (plots.against_k(points, "Time of a loop", "ms", lambda p: p["ms_per_loop"], lambda p: p["predicted"]["ms_per_loop"]), "time per loop against K"),
+        (plots.against_k(points, "Speed-up over decoding alone", "times", lambda p: p["speedup"], lambda p: p["predicted"]["speedup"], adaptive=True,
+                         reference=1), "speed-up against K"),
+    ]
+    methods = sorted({p["method"] for p in points})
+    for method in methods:
+        members = [p for p in points if p["method"] == method]
+        if len({p["k"] for p in members}) < 2:
+            continue
+        of = f", {method}" if len(methods) > 1 else ""
+        pictures.append((plots.split(members, f"Where a loop's time goes{of}"), "parts of a loop's time for each rank count and K"))
+        for ranks in sorted({p["ranks"] for p in members}):
+            pictures.append((plots.percentiles([p for p in members if p["ranks"] == ranks], f"Percentiles of a token, {plots.ranks_text(ranks)}{of}"),
+                             "percentiles of the time per token against K"))
+    kind = points[0]["kind"]
+    return (f"<h2>Interconnect {escape(name)}</h2><p class=quiet>{escape(kind.capitalize())}.</p>"
+            f'<div class="pictures">{"".join(figure(picture, what) for picture, what in pictures)}</div>')
+
+
+def paper_section(study):
+    """The paper's figure 1 beside one series of ours: the one of most ranks, under a modelled interconnect where there is one."""
+    published = study["published"]
+    series = {}
+    for p in study["points"]:
+        if p["finished"]:
+            series.setdefault((p["kind"] == plots.MODELLED, p["ranks"], p["interconnect"], p["models"], p["method"]), []).append(p)
+    series = {key: members for key, members in series.items() if len(members) > 1 and any(p["k"] == 0 for p in members)}
+    if not published or not series:
+        return ""
+    key = max(series)
+    ours = sorted(series[key], key=lambda p: p["k"])
+    alone = ours[0]
+    rows = []
+    for p in ours:
+        if p["k"] not in published["k"]:
+            continue
+        i = published["k"].index(p["k"])
+        theirs = published["ms_128"][i] / published["ms_128"][0]
+        mine = p["ms_per_token"]["mean"] / alone["ms_per_token"]["mean"]
+        told = p["predicted"] and alone["predicted"] and p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]
+        rows.append([p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(theirs), cell(mine), cell(100 * (mine / theirs - 1), "{:+.1f} %"), cell(told)])
+    pictures = [
+        plots.beside_the_paper(ours, published, "Time for 128 tokens, over that of K = 0", "times", lambda p: p["ms_per_token"]["mean"] / alone["ms_per_token"]["mean"],
+                               [v / published["ms_128"][0] for v in published["ms_128"]],
+                               lambda p: p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]),
+        plots.beside_the_paper(ours, published, "Tokens a loop over K + 1", "share of K + 1", lambda p: p["efficiency"]["mean"], published["efficiency"],
+                               lambda p: p["predicted"]["tokens_per_loop"] / (p["k"] + 1)),
+        plots.beside_the_paper(ours, published, "Time of a loop, over that of K = 0", "times", lambda p: p["ms_per_loop"]["mean"] / alone["ms_per_loop"]["mean"],
+                               [v / published["ms_per_loop"][0] for v in published["ms_per_loop"]],
+                               lambda p: p["predicted"]["ms_per_loop"] / alone["predicted"]["ms_per_loop"]),
+    ]
+    head = ["K", "published ms", "published, over K = 0", f"{alone['kind']}, over K = 0", "error", "predicted, over K = 0"]
+    return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours with {plots.ranks_text(alone['ranks'])}, interconnect "
+            f"{escape(alone['interconnect'])}: each over its own K = 0, since machines and models are others.</p>"
+            f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0))
+
+
+def machine_text(study):
+    machine = study["machine"] or {}
+    lines = [study["program"].splitlines()[0] if study["program"] else ""]
+    if machine:
+        lines.append(f"{', '.join(machine['hosts'])}; {machine['backend']}; transport {machine['transport']}; weights in {machine['dtype']}")
+    return " &middot; ".join(escape(line) for line in lines if line)
+
+
+def page(study):
+    points = study["points"]
+    ran = [p for p in points if p["finished"]]
+    predicts = any(p.get("predicted") for p in ran)
+    parts = [f"<h1>{escape(study['title'])}</h1><p class=quiet>{machine_text(study)}</p>"]
+    forced = sorted({p["forced"] for p in ran if p["forced"]})
+    if forced:
+        parts.append(f'<p class=forced>Forced, and not what models say: {escape("; ".join(forced))}.</p>')
+    best = max((p for p in ran if p["speedup"]), key=lambda p: p["speedup"], default=None)
+    if best:
+        parts.append(f"<p>Best: <b>{best['speedup']:.2f} times</b> decoding alone at K = {best['k']} ({escape(best['label'])}), {best['ms_per_token']['mean']:.3f} ms a "
+                     f"token, {escape(best['kind'])}.</p>")
+    if study["failed"]:
+        items = "".join(f"<li>{escape(f['label'])}: {f['jobs']} failed, {escape(f['error'])}</li>" for f in study["failed"])
+        parts.append(f"<h2>Jobs that failed</h2><ul>{items}</ul>")
+    parts.append(INTRO)
+    if ran:
+        parts += [group_section(key, members) for key, members in groups(points).items()]
+        parts.append(paper_section(study))
+        others = [figure(plots.region(study["region"], ran), "speed-up over acceptance rate and cost ratio, with this study's points")]
+        if study["all_reduces"]:
+            others.append(figure(plots.all_reduces(study["all_reduces"]), "latency of all-reduces against bytes"))
+        if predicts:
+            others.append(figure(plots.predicted_against_measured(ran), "predicted against measured time per token"))
+        parts.append(f'<h2>Why</h2><div class="pictures">{"".join(others)}</div>')
+        if study["mean_error"] is not None:
+            parts.append(f"<p>Prediction ({escape(study['hardware'])}) against measurement: mean of the errors {100 * study['mean_error']:.1f} %, worst "
+                         f"{100 * study['worst_error']:.1f} %.</p>")
+    parts.append("<h2>All points</h2>" + points_table(points, predicts))
+    parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "
+                 "alone; eq. 1 and theorem 3.8 are those of Leviathan et al. 2023, at the measured alpha.</p>"
+                 f"<details><summary>The study ({escape(study['config'])})</summary><pre>{escape(study['study'])}</pre></details>"
+                 f"<details><summary>The machine and the program</summary><pre>{escape(study['program'])}\n\n{escape(json.dumps(study['machine'], indent=1))}</pre></details>")
+    return ('<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(study['title'])}</title><style>{STYLE}</style></head><body><main>{''.join(parts)}</main></body></html>\n")
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    folder = sys.argv[1]
+    with open(os.path.join(folder, "study.json"), encoding="utf-8") as file:
+        study = json.load(file)
+    path = os.path.join(folder, "report.html")
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        file.write(page(study))
+    os.replace(path + ".tmp", path)
+
+
+if __name__ == "__main__":
+    main()

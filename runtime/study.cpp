@@ -1,0 +1,289 @@
+#include "runtime/study.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <ranges>
+
+#include "backend/error.h"
+#include "runtime/config_load.h"
+#include "runtime/config_prompts.h"
+#include "runtime/file_keys.h"
+#include "runtime/fingerprint.h"
+#include "runtime/interconnect_load.h"
+#include "runtime/paths.h"
+#include "runtime/philox.h"
+#include "runtime/version.h"
+
+namespace specdec {
+namespace {
+
+using file_key::required;
+using file_key::text;
+
+constexpr const char* kListOfRanks = "a list of integers from 1 to 16";
+constexpr const char* kListOfK = "a list of integers from 0 to 256";
+constexpr int kMostRanks = 16;
+constexpr std::int64_t kMostDrafted = 256;
+constexpr const char* kNames = "names that map to keys of a config";
+constexpr std::string_view kRanksWord = "{ranks}";
+constexpr std::string_view kOnly = "default";
+
+std::string flow(const YAML::Node& node) {
+  YAML::Emitter out;
+  out.SetSeqFormat(YAML::Flow);
+  out.SetMapFormat(YAML::Flow);
+  out << node;
+  return out.c_str();
+}
+
+/// A map of config keys as --set takes them; sections may nest.
+void add_keys(const YAML::Node& map, const std::string& section, const std::string& key, const YamlPlace& place,
+              std::vector<std::string>& set) {
+  if (!map.IsMap()) reject(place, map, key, describe(map), "a map of keys of a config");
+  for (const auto& item : map) {
+    const std::string name = section + item.first.Scalar();
+    if (item.second.IsMap()) {
+      add_keys(item.second, name + ".", key, place, set);
+    } else {
+      const YAML::Node& value = item.second;
+      set.push_back(name + "=" + (value.IsNull() ? "" : value.IsScalar() ? value.Scalar() : flow(value)));
+    }
+  }
+}
+
+template <typename Item>
+FileKey list(const std::string& name, const std::string& accepts, std::vector<Item>& into,
+             const std::function<Item(const YAML::Node&, const YamlPlace&)>& read) {
+  return {name, accepts, [=, &into](const YAML::Node& node, const YamlPlace& place) {
+            if (!node.IsSequence() || node.size() == 0) reject(place, node, name, describe(node), accepts);
+            into.clear();
+            for (const auto& item : node) {
+              Item value = read(item, place);
+              if (std::ranges::find(into, value) != into.end()) {
+                reject(place, item, name, describe(item) + " twice", "each value once");
+              }
+              into.push_back(std::move(value));
+            }
+          }};
+}
+
+FileKey variants(const std::string& name, std::vector<StudyVariant>& into) {
+  return {name, kNames, [=, &into](const YAML::Node& node, const YamlPlace& place) {
+            if (!node.IsMap() || node.size() == 0) reject(place, node, name, describe(node), kNames);
+            for (const auto& item : node) {
+              StudyVariant variant{.name = item.first.Scalar(), .set = {}};
+              if (std::ranges::find(into, variant.name, &StudyVariant::name) != into.end()) {
+                reject(place, item.first, name, describe(item.first) + " twice", "each name once");
+              }
+              if (!item.second.IsNull()) add_keys(item.second, "", name + "." + variant.name, place, variant.set);
+              into.push_back(std::move(variant));
+            }
+          }};
+}
+
+std::vector<FileKey> keys_of(Study& study) {
+  const auto word = [](const std::string& name) {
+    return [name](const YAML::Node& node, const YamlPlace& place) {
+      if (!node.IsScalar() || node.Scalar().empty()) reject(place, node, name, describe(node), "a list of names");
+      return node.Scalar();
+    };
+  };
+  return {
+      required(text("config", "the name of a config, or its file", study.config)),
+      text("title", "a title", study.title),
+      {"set", "a map of keys of a config",
+       [&study](const YAML::Node& node, const YamlPlace& place) { add_keys(node, "", "set", place, study.set); }},
+      list<int>("ranks", kListOfRanks, study.ranks,
+                [](const YAML::Node& node, const YamlPlace& place) {
+                  return read_integer(place, node, "ranks", 1, kMostRanks);
+                }),
+      list<std::int64_t>("k", kListOfK, study.ks,
+                         [](const YAML::Node& node, const YamlPlace& place) {
+                           return read_integer(place, node, "k", std::int64_t{0}, kMostDrafted);
+                         }),
+      list<std::string>("interconnect", "a list of names", study.interconnects, word("interconnect")),
+      variants("models", study.models),
+      variants("methods", study.methods),
+      {"all_reduce", "true or false",
+       [&study](const YAML::Node& node, const YamlPlace& place) {
+         if (!is_plain_scalar(node) || !YAML::convert<bool>::decode(node, study.all_reduce)) {
+           reject(place, node, "all_reduce", describe(node), "true or false");
+         }
+       }},
+      text("all_reduce_bytes", "payloads as allreduce_bench takes them, such as 1K..256K", study.all_reduce_bytes),
+      file_key::integer("repeats", 1, 1000, study.repeats),
+      {"seed", "an integer",
+       [&study](const YAML::Node& node, const YamlPlace& place) {
+         study.seed = read_integer(place, node, "seed", std::uint64_t{0}, ~std::uint64_t{0});
+       }},
+      file_key::number("timeout", 1, 86400, 1, study.timeout),
+      text("launcher", "words that start {ranks} ranks", study.launcher),
+      text("hardware", "the name of a description of hardware, or its file", study.hardware),
+      text("published", "the name of published figures (docs/study.md)", study.published),
+  };
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::vector<std::string> words;
+  for (const auto part : line | std::views::split(' ')) {
+    if (!part.empty()) words.emplace_back(part.begin(), part.end());
+  }
+  return words;
+}
+
+bool sets(const std::vector<std::string>& set, std::string_view key) {
+  return std::ranges::any_of(set,
+                             [&](const std::string& item) { return item.starts_with(key) && item[key.size()] == '='; });
+}
+
+std::string key_of(const StudyPoint& point, const std::string& what, const std::string& launcher) {
+  RunningHash hash;
+  for (const std::string& part :
+       {what, launcher, build_commit(), std::to_string(point.ranks), std::string(point.all_reduce ? "sum" : "run")}) {
+    hash.add(std::as_bytes(std::span(part)));
+  }
+  return fmt::format("{:016x}", hash.value());
+}
+
+StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std::string& interconnect,
+                        const StudyVariant& models, const StudyVariant& method) {
+  StudyPoint point{.all_reduce = false,
+                   .ranks = ranks,
+                   .k = k,
+                   .interconnect = interconnect,
+                   .models = models.name,
+                   .method = method.name,
+                   .set = study.set,
+                   .key = {}};
+  for (const StudyVariant* variant : {&models, &method}) {
+    point.set.insert(point.set.end(), variant->set.begin(), variant->set.end());
+  }
+  const auto add = [&](const std::string& assignment) { point.set.push_back(assignment); };
+  add("interconnect=" + interconnect);
+  add("compare=false");
+  add(fmt::format("decode.k={}", k));
+  add(std::string("decode.method=") + (k == 0 ? "autoregressive" : "speculative"));
+  CommandLine command;
+  command.config = study.config;
+  command.set = point.set;
+  const RunConfig config = make_run_config(command);
+  if (k > 0 && config.draft.empty()) {
+    throw_bad_input(fmt::format("{}: k: found {} without a draft, expected 0", study.name, k));
+  }
+  point.key = key_of(point, serialise(config), study.launcher);
+  return point;
+}
+
+/// K of a variant that says so itself.
+std::vector<std::int64_t> ks_of(const Study& study, const StudyVariant& models, const StudyVariant& method) {
+  for (const StudyVariant* variant : {&method, &models}) {
+    if (!sets(variant->set, "decode.k")) continue;
+    LoadedConfig loaded;
+    for (const std::string& assignment : variant->set) set_key(loaded, assignment);
+    return {loaded.run.decode.k};
+  }
+  return study.ks;
+}
+
+}  // namespace
+
+Study parse_study(const std::string& yaml, const std::string& place, const std::string& name) {
+  Study study;
+  study.name = name;
+  study.text = yaml;
+  read_file_keys(yaml, place, keys_of(study));
+  if (study.title.empty()) study.title = name;
+  if (study.interconnects.empty()) study.interconnects = {kNativeInterconnect};
+  for (std::vector<StudyVariant>* list : {&study.models, &study.methods}) {
+    if (list->empty()) list->push_back({.name = std::string(kOnly), .set = {}});
+  }
+  if (study.launcher.find(kRanksWord) == std::string::npos) {
+    throw_bad_input(
+        fmt::format("{}: launcher: found '{}', expected words with {} in them", place, study.launcher, kRanksWord));
+  }
+  return study;
+}
+
+Study load_study(const std::string& name) {
+  const std::filesystem::path file = find_config(name);
+  return parse_study(read_named_file(file, "--config"), file.string(), file.stem().string());
+}
+
+std::string StudyPoint::label() const {
+  if (all_reduce) return fmt::format("all-reduces, ranks {}, {}", ranks, interconnect);
+  std::string text = fmt::format("ranks {}, K {}, {}", ranks, k, interconnect);
+  for (const std::string& variant : {models, method}) {
+    if (variant != kOnly) text += ", " + variant;
+  }
+  return text;
+}
+
+std::vector<StudyPoint> points_of(const Study& study) {
+  std::vector<StudyPoint> points;
+  for (const int ranks : study.ranks) {
+    for (const std::string& interconnect : study.interconnects) {
+      for (const StudyVariant& models : study.models) {
+        for (const StudyVariant& method : study.methods) {
+          for (const std::int64_t k : ks_of(study, models, method)) {
+            points.push_back(decode_point(study, ranks, k, interconnect, models, method));
+          }
+        }
+      }
+      if (study.all_reduce && ranks > 1) {
+        load_choice(interconnect, study.name + ": interconnect", {});
+        StudyPoint point{.all_reduce = true,
+                         .ranks = ranks,
+                         .interconnect = interconnect,
+                         .models = {},
+                         .method = {},
+                         .set = {},
+                         .key = {}};
+        point.key = key_of(point, interconnect + " " + study.all_reduce_bytes, study.launcher);
+        points.push_back(std::move(point));
+      }
+    }
+  }
+  return points;
+}
+
+std::vector<std::string> command_of(const Study& study, const StudyPoint& point, const std::filesystem::path& programs,
+                                    const std::filesystem::path& json) {
+  std::vector<std::string> words = words_of(study.launcher);
+  for (std::string& word : words) {
+    for (std::size_t at = word.find(kRanksWord); at != std::string::npos; at = word.find(kRanksWord)) {
+      word.replace(at, kRanksWord.size(), std::to_string(point.ranks));
+    }
+  }
+  const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
+  if (point.all_reduce) {
+    add({programs / "allreduce_bench", "--transport", "auto", "--bytes", study.all_reduce_bytes, "--seconds", "0.1",
+         "--interconnect", point.interconnect, "--json", json});
+    return words;
+  }
+  add({programs / "specdec_dist", "--config", study.config});
+  for (const std::string& assignment : point.set) add({"--set", assignment});
+  add({"--no-stream", "--quiet", "--json", json});
+  return words;
+}
+
+std::vector<StudyJob> order_of(const Study& study, const std::vector<StudyPoint>& points) {
+  std::vector<StudyJob> jobs;
+  RandomKey key{.seed = study.seed, .purpose = Purpose::kOrder};
+  for (int repeat = 0; repeat < study.repeats; ++repeat) {
+    const std::size_t begin = jobs.size();
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (repeat == 0 || !points[i].all_reduce) jobs.push_back({.point = i, .repeat = repeat});
+    }
+    // Fisher and Yates.
+    for (std::size_t i = jobs.size() - 1; i > begin; --i) {
+      const auto pick = begin + static_cast<std::size_t>(uniform(key) * static_cast<double>(i - begin + 1));
+      ++key.position;
+      std::swap(jobs[i], jobs[pick]);
+    }
+  }
+  return jobs;
+}
+
+}  // namespace specdec

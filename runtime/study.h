@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/cli.h"
+
+/// A scaling study as it is written down: what is varied, and how its jobs are started (docs/study.md).
+namespace specdec {
+
+/// A named set of config keys: a pair of models, or a way to decode.
+struct StudyVariant {
+  std::string name;
+  std::vector<std::string> set;  ///< "key=value", as --set takes them
+};
+
+struct Study {
+  std::string name;    ///< of its file
+  std::string text;    ///< the file, for the report
+  std::string title;   ///< of the report
+  std::string config;  ///< that every job begins with
+  std::vector<std::string> set;
+  std::vector<int> ranks{1};
+  std::vector<std::int64_t> ks{0, 4};
+  std::vector<std::string> interconnects;
+  std::vector<StudyVariant> models;   ///< at least one, perhaps of no keys
+  std::vector<StudyVariant> methods;  ///< at least one, perhaps of no keys
+  bool all_reduce = true;             ///< also time all-reduces under each interconnect with each number of ranks
+  std::string all_reduce_bytes = "1K..256K";
+  int repeats = 3;
+  std::uint64_t seed = 0;  ///< of the order of the jobs
+  double timeout = 600;    ///< seconds a job
+  std::string launcher = "mpirun -np {ranks}";
+  std::string hardware;   ///< description to predict with; empty: no predictions
+  std::string published;  ///< figures of a paper to draw beside; empty: none
+};
+
+/// Reads the file of a study, which is looked up as configs are. Throws kBadInput in one line.
+Study load_study(const std::string& name);
+Study parse_study(const std::string& yaml, const std::string& place, const std::string& name);
+
+/// One point of a study: a job, which is run `repeats` times.
+struct StudyPoint {
+  bool all_reduce = false;  ///< a run of allreduce_bench; then there is neither k nor models nor method
+  int ranks = 1;
+  std::int64_t k = 0;
+  std::string interconnect;
+  std::string models;
+  std::string method;
+  std::vector<std::string> set;  ///< all keys over the study's config, in order
+
+  /// "ranks 2, K 4, tpu-v4-chen, shipped, nucleus".
+  std::string label() const;
+  /// Of everything that decides what the job does, the commit of this build included: a result counts for a point when their keys are the same.
+  std::string key;
+};
+
+/// All points, each config read and checked: what is wrong with any of them is found before the first job runs. A K of 0 is autoregressive decoding, without a draft in
+/// its loop. Where models or a method set decode.k themselves, that is their only K.
+std::vector<StudyPoint> points_of(const Study& study);
+
+/// The words that start the job of a point, which writes its report to `json`. `programs`: the folder of specdec_dist and allreduce_bench.
+std::vector<std::string> command_of(const Study& study, const StudyPoint& point, const std::filesystem::path& programs,
+                                    const std::filesystem::path& json);
+
+/// A run of a point.
+struct StudyJob {
+  std::size_t point = 0;  ///< index
+  int repeat = 0;         ///< from 0
+};
+
+/// Every point as often as it is run (those of all-reduces once), shuffled by the study's seed within each repetition: what changes slowly on a machine meets all points alike.
+std::vector<StudyJob> order_of(const Study& study, const std::vector<StudyPoint>& points);
+
+}  // namespace specdec

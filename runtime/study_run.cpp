@@ -1,0 +1,254 @@
+#include "runtime/study_run.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <optional>
+
+#include "backend/error.h"
+#include "runtime/child_process.h"
+#include "runtime/clock.h"
+#include "runtime/paths.h"
+#include "runtime/study_summary.h"
+#include "runtime/whole_file.h"
+
+namespace specdec {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr double kDrawingSeconds = 300;
+
+json read_json(const fs::path& file) {
+  std::ifstream in(file);
+  return in ? json::parse(in, nullptr, false) : json(json::value_t::discarded);
+}
+
+std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
+
+/// What of a report of specdec_dist the study keeps.
+void keep_run(json& row, const json& report) {
+  const json& run = report.at("runs").at(0);
+  json prompts = json::array();
+  for (const json& output : run.at("outputs")) {
+    prompts.push_back({{"prompt_tokens", output.at("prompt_ids").size()},
+                       {"tokens", output.at("token_ids").size()},
+                       {"loops", output.at("loops")},
+                       {"decode_ms", output.at("decode_ms")},
+                       {"ttft_ms", output.at("ttft_ms")}});
+  }
+  row["run"] = {{"metrics", run.at("metrics")}, {"collectives", run.at("collectives")}, {"prompts", prompts}};
+  row["machine"] = report.at("machine");
+  row["program"] = report.at("program");
+  row["modelled"] = run.at("interconnect").at("modelled");
+  std::string forced;
+  for (const char* what : {"weights", "acceptance"}) {
+    const json& label = report.at("machine").at(what).at("label");
+    if (label.is_string()) forced += (forced.empty() ? "" : ", ") + label.get<std::string>();
+  }
+  row["forced"] = forced;
+}
+
+json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std::string>& command,
+            const ChildResult& child, const Study& study, const fs::path& report_file) {
+  json row = {{"key", point.key},
+              {"repeat", job.repeat},
+              {"label", point.label()},
+              {"kind", point.all_reduce ? "all_reduce" : "run"},
+              {"ranks", point.ranks},
+              {"k", point.k},
+              {"interconnect", point.interconnect},
+              {"models", point.models},
+              {"method", point.method},
+              {"command", command},
+              {"seconds", child.seconds},
+              {"ended", utc_now()}};
+  std::string error;
+  if (child.timed_out) {
+    error = fmt::format("took longer than {:g} s (timeout)", study.timeout);
+  } else if (child.code != 0) {
+    error = fmt::format("exit code {}: {}", child.code, child.last_line);
+  } else {
+    try {
+      const json report = read_json(report_file);
+      if (point.all_reduce) {
+        row["rows"] = report.at("rows");
+      } else {
+        keep_run(row, report);
+      }
+    } catch (const json::exception& why) {
+      error = fmt::format("its report is not as expected: {}", why.what());
+    }
+  }
+  row["status"] = error.empty() ? "ok" : child.timed_out ? "timeout" : "failed";
+  row["error"] = error.empty() ? json() : json(error);
+  return row;
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+/// Seconds that jobs take, learnt from those that have run.
+class Estimate {
+ public:
+  Estimate(const std::vector<StudyPoint>& points, const StudyResults& results, int repeats) : of_(points.size()) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      for (int repeat = 0; repeat < repeats; ++repeat) {
+        if (const json* const row = results.finished(points[i].key, repeat)) add(i, row->at("seconds").get<double>());
+      }
+    }
+  }
+  void add(std::size_t point, double seconds) {
+    of_[point].first += seconds;
+    ++of_[point].second;
+    all_.first += seconds;
+    ++all_.second;
+  }
+  /// Of these jobs together; nothing when none has ever run.
+  std::optional<double> of(const std::vector<StudyJob>& jobs, std::size_t begin) const {
+    if (all_.second == 0) return std::nullopt;
+    double sum = 0;
+    for (std::size_t i = begin; i < jobs.size(); ++i) {
+      const auto& [seconds, count] = of_[jobs[i].point].second > 0 ? of_[jobs[i].point] : all_;
+      sum += seconds / count;
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<std::pair<double, int>> of_;
+  std::pair<double, int> all_{0, 0};
+};
+
+std::vector<StudyJob> left_of(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results) {
+  std::vector<StudyJob> jobs = order_of(study, points);
+  std::erase_if(jobs,
+                [&](const StudyJob& job) { return results.finished(points[job.point].key, job.repeat) != nullptr; });
+  return jobs;
+}
+
+/// One line that is written over, on a terminal; nothing in a pipe.
+class ProgressLine {
+ public:
+  void show(const std::string& text) {
+    if (!terminal_) return;
+    fmt::print(stderr, "\r\033[K{}", text);
+    std::fflush(stderr);
+    shown_ = true;
+  }
+  ~ProgressLine() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool shown_ = false;
+};
+
+/// Draws with the first Python that has matplotlib; returns why there is none, or nothing.
+std::string draw(const StudyFolder& folder) {
+  const fs::path script = share_directory() / "report/study_report.py";
+  const fs::path log = folder.path / "report.log";
+  const HeldSignals signals;
+  std::string why;
+  const char* const chosen = std::getenv("SPECDEC_PYTHON");
+  for (const char* python : {chosen, "python3", "/usr/bin/python3"}) {
+    if (python == nullptr) continue;
+    try {
+      const ChildResult result = run_child(signals, {python, script, folder.path}, kDrawingSeconds, log);
+      if (result.code == 0) {
+        fs::remove(log);
+        return {};
+      }
+      why = result.timed_out ? "it took too long" : result.last_line;
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    if (python == chosen) break;
+  }
+  return why;
+}
+
+}  // namespace
+
+std::string plan_text(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results) {
+  const std::size_t all = order_of(study, points).size();
+  const std::vector<StudyJob> left = left_of(study, points, results);
+  std::string text =
+      fmt::format("{}: {} points, {} jobs, {} done\n\n", study.name, points.size(), all, all - left.size());
+  for (const StudyPoint& point : points) {
+    const int repeats = point.all_reduce ? 1 : study.repeats;
+    int done = 0;
+    for (int repeat = 0; repeat < repeats; ++repeat) done += results.finished(point.key, repeat) != nullptr ? 1 : 0;
+    text += fmt::format("  {} of {}  {}\n", done, repeats, point.label());
+  }
+  const std::optional<double> seconds = Estimate(points, results, study.repeats).of(left, 0);
+  if (left.empty()) {
+    text += "\nNothing is left to run.\n";
+  } else if (seconds) {
+    text += fmt::format("\nEstimated time of the {} jobs that are left: {}.\n", left.size(), time_text(*seconds));
+  } else {
+    text += fmt::format("\nNo job has run yet, so their time is not known; at most {:g} s each.\n", study.timeout);
+  }
+  return text;
+}
+
+StudyOutcome run_study(const Study& study, const std::vector<StudyPoint>& points, const StudyFolder& folder,
+                       StudyResults& results, const fs::path& programs) {
+  std::error_code error;
+  fs::create_directories(folder.jobs(), error);
+  if (error) throw_bad_input(fmt::format("--out: '{}' cannot be made: {}", folder.jobs().string(), error.message()));
+  const std::vector<StudyJob> jobs = left_of(study, points, results);
+  Estimate estimate(points, results, study.repeats);
+  StudyOutcome outcome;
+  ProgressLine progress;
+  const HeldSignals signals;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const StudyPoint& point = points[jobs[i].point];
+    const std::optional<double> left = estimate.of(jobs, i);
+    progress.show(
+        fmt::format("[{}/{}] {}{}", i + 1, jobs.size(), point.label(), left ? ", " + time_text(*left) + " left" : ""));
+    const std::string name = fmt::format("{}-{}", point.key, jobs[i].repeat);
+    const fs::path report = folder.jobs() / (name + ".json");
+    const fs::path log = folder.jobs() / (name + ".log");
+    const std::vector<std::string> command = command_of(study, point, programs, report);
+    const ChildResult child = run_child(signals, command, study.timeout, log);
+    outcome.interrupted = child.interrupted;
+    if (outcome.interrupted != 0) break;
+    const json row = row_of(point, jobs[i], command, child, study, report);
+    results.append(row);
+    fs::remove(report, error);
+    if (row.at("status") == "ok") {
+      fs::remove(log, error);
+      estimate.add(jobs[i].point, child.seconds);
+      ++outcome.done;
+    } else {
+      ++outcome.failed;
+    }
+  }
+  return outcome;
+}
+
+std::string write_study(const Study& study, const std::vector<StudyPoint>& points, const StudyFolder& folder,
+                        const StudyResults& results, std::string& problem) {
+  const StudySummary summary = summarise(study, points, results);
+  const std::string text = summary_text(study, points, summary);
+  constexpr const char* kFlag = "--out";
+  write_whole_file(folder.path / "study.json", summary_json(study, points, summary).dump(1) + "\n", kFlag);
+  write_whole_file(folder.path / "points.csv", summary_csv(study, points, summary), kFlag);
+  write_whole_file(folder.path / "summary.md", text, kFlag);
+  problem = draw(folder);
+  return text;
+}
+
+}  // namespace specdec

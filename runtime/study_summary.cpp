@@ -1,0 +1,400 @@
+#include "runtime/study_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "backend/error.h"
+#include "runtime/acceptance.h"
+#include "runtime/hardware_load.h"
+#include "runtime/interconnect_load.h"
+#include "runtime/published.h"
+#include "runtime/theory.h"
+#include "runtime/version.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kMilli = 1e3;
+constexpr const char* kSplit[] = {"draft", "broadcast", "score_compute", "score_all_reduce", "decide", "rest"};
+
+/// Sums over the jobs of a point.
+struct Sums {
+  double decode_ms = 0;
+  double loops = 0;
+  double full_tokens = 0;
+  double beta = 0;
+  double reached = 0;
+  double drafted = 0;
+  double draft_ms = 0;
+  double expected = 0;
+  double late = 0;
+  double collectives = 0;
+  double context = 0;
+  double prompts = 0;
+  Percentiles token_ms;
+  std::map<std::string, double> split;
+  std::vector<double> per_token;
+  std::vector<double> per_loop;
+  std::vector<double> efficiency;
+};
+
+double number(const json& value) { return value.is_number() ? value.get<double>() : 0; }
+
+std::optional<double> ratio(double numerator, double denominator) {
+  return denominator > 0 ? std::optional(numerator / denominator) : std::nullopt;
+}
+
+void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
+  const json& run = row.at("run");
+  const json& metrics = run.at("metrics");
+  ++figures.finished;
+  figures.tokens += metrics.at("tokens").get<std::int64_t>();
+  figures.full_loops += metrics.at("full_loops").get<std::int64_t>();
+  figures.modelled = row.at("modelled").get<bool>();
+  figures.forced = row.at("forced").get<std::string>();
+  const double loops = number(metrics.at("loops"));
+  const double full_loops = number(metrics.at("full_loops"));
+  sums.loops += loops;
+  sums.decode_ms += kMilli * number(metrics.at("decode_seconds"));
+  sums.full_tokens += full_loops * number(metrics.at("tokens_per_loop"));
+  sums.expected += full_loops * number(metrics.at("expected_tokens_per_loop"));
+  sums.reached += number(metrics.at("reached"));
+  sums.beta += number(metrics.at("reached")) * number(metrics.at("acceptance_rate"));
+  sums.drafted += number(metrics.at("drafted"));
+  sums.draft_ms += number(metrics.at("drafted")) * number(metrics.at("draft_ms_per_token"));
+  if (run.at("collectives").is_object()) {
+    sums.late += number(run["collectives"].at("late"));
+    sums.collectives += number(run["collectives"].at("total"));
+  }
+  const json& token = metrics.at("token_ms");
+  if (token.is_object()) {
+    sums.token_ms.p50 += number(token.at("p50"));
+    sums.token_ms.p90 += number(token.at("p90"));
+    sums.token_ms.p99 += number(token.at("p99"));
+  }
+  for (const char* part : kSplit) sums.split[part] += kMilli * number(metrics.at("split").at(part).at("seconds"));
+  for (const json& prompt : run.at("prompts")) {
+    const double tokens = number(prompt.at("tokens"));
+    const double count = number(prompt.at("loops"));
+    if (tokens == 0) continue;
+    sums.per_token.push_back(number(prompt.at("decode_ms")) / tokens);
+    sums.per_loop.push_back(number(prompt.at("decode_ms")) / count);
+    sums.efficiency.push_back(tokens / count / static_cast<double>(k + 1));
+    sums.context += number(prompt.at("prompt_tokens")) + tokens / 2;
+    ++sums.prompts;
+  }
+}
+
+void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
+  const double tokens = static_cast<double>(figures.tokens);
+  if (figures.finished == 0 || tokens == 0) return;
+  const double full_loops = static_cast<double>(figures.full_loops);
+  figures.ms_per_token = band(std::move(sums.per_token), sums.decode_ms / tokens);
+  figures.ms_per_loop = band(std::move(sums.per_loop), sums.decode_ms / sums.loops);
+  figures.tokens_per_loop = ratio(sums.full_tokens, full_loops);
+  figures.efficiency =
+      band(std::move(sums.efficiency), figures.tokens_per_loop.value_or(0) / static_cast<double>(k + 1));
+  const double jobs = figures.finished;
+  figures.token_ms = {
+      .p50 = sums.token_ms.p50 / jobs, .p90 = sums.token_ms.p90 / jobs, .p99 = sums.token_ms.p99 / jobs};
+  figures.alpha = ratio(sums.beta, sums.reached);
+  if (figures.alpha) figures.expected_tokens_per_loop = ratio(sums.expected, full_loops);
+  figures.draft_ms_per_token = ratio(sums.draft_ms, sums.drafted);
+  figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
+  for (const char* part : kSplit) figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
+}
+
+/// Decoding alone beside a point: of its own method where that has a K of 0, else of any.
+const PointFigures* alone(const std::vector<StudyPoint>& points, const std::vector<PointFigures>& figures,
+                          const StudyPoint& of) {
+  const PointFigures* found = nullptr;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const StudyPoint& point = points[i];
+    if (point.all_reduce || point.k != 0 || point.ranks != of.ranks || point.interconnect != of.interconnect ||
+        point.models != of.models || figures[i].finished == 0) {
+      continue;
+    }
+    if (found == nullptr || point.method == of.method) found = &figures[i];
+  }
+  return found;
+}
+
+std::optional<Prediction> predict_point(const Study& study, const Hardware& described, const StudyPoint& point,
+                                        const PointFigures& figures, double context) {
+  CommandLine command;
+  command.config = study.config;
+  command.set = point.set;
+  const RunConfig config = make_run_config(command);
+  if (config.decode.draft_length != DraftLengthRule::kFixed || figures.finished == 0 || point.ranks > described.ranks) {
+    return std::nullopt;
+  }
+  Hardware hardware = described;
+  if (config.interconnects.front()) hardware.interconnect = *config.interconnects.front();
+  PredictedJob job{.target = load_model_config(config.target),
+                   .target_dtype = config.dtype,
+                   .draft_dtype = config.type_of_draft(),
+                   .ranks = point.ranks,
+                   .context = static_cast<std::int64_t>(context)};
+  if (!config.draft.empty()) job.draft = load_model_config(config.draft);
+  const std::int64_t ks[] = {point.k};
+  Prediction of = predict(hardware, job, figures.alpha.value_or(0), ks).front();
+  return of;
+}
+
+void compare_points(StudySummary& summary, const Study& study, const std::vector<StudyPoint>& points,
+                    const std::vector<double>& contexts) {
+  std::optional<Hardware> hardware;
+  if (!study.hardware.empty()) hardware = load_hardware(study.hardware, study.name + ": hardware");
+  double sum = 0;
+  int count = 0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    PointFigures& figures = summary.points[i];
+    if (points[i].all_reduce || figures.finished == 0) continue;
+    if (const PointFigures* const base = alone(points, summary.points, points[i])) {
+      figures.speedup = ratio(base->ms_per_token.mean, figures.ms_per_token.mean);
+      if (figures.draft_ms_per_token) figures.cost_ratio = ratio(*figures.draft_ms_per_token, base->ms_per_token.mean);
+    }
+    if (!hardware) continue;
+    figures.predicted = predict_point(study, *hardware, points[i], figures, contexts[i]);
+    if (!figures.predicted) continue;
+    const double error = std::abs(kMilli * figures.predicted->token.mean / figures.ms_per_token.mean - 1);
+    sum += error;
+    ++count;
+    summary.worst_error = std::max(summary.worst_error.value_or(0), error);
+  }
+  if (count > 0) summary.mean_error = sum / count;
+}
+
+std::string kind_of(const PointFigures& figures) {
+  return figures.modelled ? "measured under a modelled interconnect" : "measured";
+}
+
+json nullable(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+json band_json(const Band& of) { return {{"mean", of.mean}, {"p10", of.p10}, {"p90", of.p90}}; }
+
+json point_json(const StudyPoint& point, const PointFigures& f) {
+  json out = {{"ranks", point.ranks},
+              {"k", point.k},
+              {"interconnect", point.interconnect},
+              {"models", point.models},
+              {"method", point.method},
+              {"label", point.label()},
+              {"kind", kind_of(f)},
+              {"forced", f.forced},
+              {"finished", f.finished},
+              {"failed", f.failed},
+              {"error", f.error.empty() ? json() : json(f.error)}};
+  if (f.finished == 0) return out;
+  json split = json::object();
+  for (const auto& [part, ms] : f.split_ms) split[part] = ms;
+  out.update({{"tokens", f.tokens},
+              {"ms_per_token", band_json(f.ms_per_token)},
+              {"ms_per_loop", band_json(f.ms_per_loop)},
+              {"efficiency", band_json(f.efficiency)},
+              {"token_ms", {{"p50", f.token_ms.p50}, {"p90", f.token_ms.p90}, {"p99", f.token_ms.p99}}},
+              {"alpha", nullable(f.alpha)},
+              {"tokens_per_loop", nullable(f.tokens_per_loop)},
+              {"expected_tokens_per_loop", nullable(f.expected_tokens_per_loop)},
+              {"cost_ratio", nullable(f.cost_ratio)},
+              {"speedup", nullable(f.speedup)},
+              {"late_share", f.late_share},
+              {"split_ms", split},
+              {"predicted", nullptr}});
+  if (f.predicted) {
+    const Prediction& of = *f.predicted;
+    out["predicted"] = {{"ms_per_token", kMilli * of.token.mean},      {"ms_per_loop", kMilli * of.loop.total()},
+                        {"tokens_per_loop", of.tokens_per_loop},       {"speedup", of.speedup},
+                        {"p50_ms", kMilli * of.token.percentiles.p50}, {"p90_ms", kMilli * of.token.percentiles.p90},
+                        {"p99_ms", kMilli * of.token.percentiles.p99}};
+  }
+  return out;
+}
+
+/// Theorem 3.8 at its best K, over alpha and c: where speculation pays.
+json region_json() {
+  constexpr int kSteps = 60;
+  constexpr double kLeastCost = 0.005;
+  json out = {{"alpha", json::array()}, {"cost_ratio", json::array()}, {"speedup", json::array()}};
+  for (int i = 0; i < kSteps; ++i) {
+    out["alpha"].push_back(static_cast<double>(i) / kSteps);
+    out["cost_ratio"].push_back(kLeastCost * std::pow(1.5 / kLeastCost, static_cast<double>(i) / (kSteps - 1)));
+  }
+  for (const json& alpha : out["alpha"]) {
+    json row = json::array();
+    for (const json& cost : out["cost_ratio"]) {
+      const std::int64_t k = best_k(alpha.get<double>(), cost.get<double>(), kMaxBestK);
+      row.push_back(speedup_factor(alpha.get<double>(), k, cost.get<double>()));
+    }
+    out["speedup"].push_back(std::move(row));
+  }
+  return out;
+}
+
+json published_json(const Study& study) {
+  if (study.published.empty()) return nullptr;
+  const Published of = load_published(study.published, study.name + ": published");
+  return {{"title", of.title},   {"source", of.source},         {"k", of.k},
+          {"ms_128", of.ms_128}, {"efficiency", of.efficiency}, {"ms_per_loop", of.ms_per_loop}};
+}
+
+std::string cell(const std::optional<double>& value, const char* format = "{:.3f}") {
+  return value ? fmt::format(fmt::runtime(format), *value) : "-";
+}
+
+std::optional<double> error_of(const PointFigures& f) {
+  if (!f.predicted) return std::nullopt;
+  return 100 * (kMilli * f.predicted->token.mean / f.ms_per_token.mean - 1);
+}
+
+}  // namespace
+
+Band band(std::vector<double> values, double mean) {
+  check(!values.empty(), "a band of no values");
+  std::ranges::sort(values);
+  const auto at = [&](double share) {
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+    return values[std::max<std::size_t>(rank, 1) - 1];
+  };
+  return {.mean = mean, .p10 = at(0.1), .p90 = at(0.9)};
+}
+
+StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results) {
+  StudySummary summary;
+  std::vector<double> contexts(points.size());
+  std::string latest;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    PointFigures figures;
+    Sums sums;
+    for (int repeat = 0; repeat < (points[i].all_reduce ? 1 : study.repeats); ++repeat) {
+      const json* const row = results.latest(points[i].key, repeat);
+      if (row == nullptr) continue;
+      if (row->at("status") != "ok") {
+        ++figures.failed;
+        figures.error = row->at("error").get<std::string>();
+        continue;
+      }
+      if (points[i].all_reduce) {
+        ++figures.finished;
+        for (const json& line : row->at("rows")) summary.all_reduces.push_back(line);
+        continue;
+      }
+      add(sums, figures, *row, points[i].k);
+      if (const auto time = row->at("ended").get<std::string>(); time >= latest) {
+        latest = time;
+        summary.machine = row->at("machine");
+        summary.program = row->at("program").get<std::string>();
+      }
+    }
+    contexts[i] = sums.prompts > 0 ? sums.context / sums.prompts : 0;
+    if (!points[i].all_reduce) fill(figures, sums, points[i].k);
+    summary.points.push_back(std::move(figures));
+  }
+  compare_points(summary, study, points, contexts);
+  return summary;
+}
+
+json summary_json(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary) {
+  json rows = json::array();
+  json failed = json::array();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!points[i].all_reduce) rows.push_back(point_json(points[i], summary.points[i]));
+    if (summary.points[i].failed > 0) {
+      failed.push_back(
+          {{"label", points[i].label()}, {"jobs", summary.points[i].failed}, {"error", summary.points[i].error}});
+    }
+  }
+  return {{"schema", "specdec.study"},
+          {"version", 1},
+          {"title", study.title},
+          {"name", study.name},
+          {"config", study.config},
+          {"study", study.text},
+          {"repeats", study.repeats},
+          {"hardware", study.hardware.empty() ? json() : json(study.hardware)},
+          {"program", summary.program},
+          {"machine", summary.machine},
+          {"points", rows},
+          {"failed", failed},
+          {"all_reduces", summary.all_reduces},
+          {"published", published_json(study)},
+          {"region", region_json()},
+          {"mean_error", nullable(summary.mean_error)},
+          {"worst_error", nullable(summary.worst_error)}};
+}
+
+std::string summary_csv(const Study& /*study*/, const std::vector<StudyPoint>& points, const StudySummary& summary) {
+  std::string text =
+      "ranks,k,interconnect,models,method,kind,forced,finished,failed,ms_per_token,ms_per_token_p10,ms_per_token_p90,"
+      "ms_per_loop,tokens_per_loop,expected_tokens_per_loop,alpha,cost_ratio,speedup,token_p50_ms,token_p90_ms,"
+      "token_p99_ms,late_share,predicted_ms_per_token,predicted_speedup\n";
+  const auto put = [](const std::optional<double>& value) { return value ? fmt::format(",{}", *value) : ","; };
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const StudyPoint& p = points[i];
+    const PointFigures& f = summary.points[i];
+    if (p.all_reduce) continue;
+    text += fmt::format("{},{},{},{},{},{},\"{}\",{},{}", p.ranks, p.k, p.interconnect, p.models, p.method, kind_of(f),
+                        f.forced, f.finished, f.failed);
+    const auto of = [&](double value) { return f.finished > 0 ? std::optional(value) : std::nullopt; };
+    for (const std::optional<double>& value :
+         {of(f.ms_per_token.mean), of(f.ms_per_token.p10), of(f.ms_per_token.p90), of(f.ms_per_loop.mean),
+          f.tokens_per_loop, f.expected_tokens_per_loop, f.alpha, f.cost_ratio, f.speedup, of(f.token_ms.p50),
+          of(f.token_ms.p90), of(f.token_ms.p99), of(f.late_share)}) {
+      text += put(value);
+    }
+    text += put(f.predicted ? std::optional(kMilli * f.predicted->token.mean) : std::nullopt);
+    text += put(f.predicted ? std::optional(f.predicted->speedup) : std::nullopt);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string summary_text(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary) {
+  std::string text = fmt::format("# {}\n\n", study.title);
+  if (!summary.program.empty()) text += fmt::format("{}\n\n", summary.program.substr(0, summary.program.find('\n')));
+  const bool predicts = !study.hardware.empty();
+  text +=
+      "| ranks | interconnect | models | method | K | kind | ms a token | P10 to P90 | tokens a loop | eq. 1 | alpha | "
+      "c | speed-up |";
+  text += predicts ? " *predicted* ms | error |\n" : "\n";
+  text += predicts ? "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+                   : "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+  std::string failures;
+  std::string forced;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const StudyPoint& p = points[i];
+    const PointFigures& f = summary.points[i];
+    if (f.failed > 0) failures += fmt::format("- {}: {} of its jobs failed: {}\n", p.label(), f.failed, f.error);
+    if (p.all_reduce) continue;
+    if (!f.forced.empty()) forced = f.forced;
+    text += fmt::format("| {} | {} | {} | {} | {} |", p.ranks, p.interconnect, p.models, p.method, p.k);
+    if (f.finished == 0) {
+      text += std::string(f.failed > 0 ? " failed |" : " not run |") + std::string(predicts ? 9 : 7, '|') + "\n";
+      continue;
+    }
+    text += fmt::format(" {} | {:.3f} | {:.3f} to {:.3f} | {} | {} | {} | {} | {} |", kind_of(f), f.ms_per_token.mean,
+                        f.ms_per_token.p10, f.ms_per_token.p90, cell(f.tokens_per_loop, "{:.2f}"),
+                        cell(f.expected_tokens_per_loop, "{:.2f}"), cell(f.alpha), cell(f.cost_ratio),
+                        cell(f.speedup, "{:.2f}"));
+    if (predicts) {
+      text +=
+          fmt::format(" {} | {} |", cell(f.predicted ? std::optional(kMilli * f.predicted->token.mean) : std::nullopt),
+                      cell(error_of(f), "{:+.1f} %"));
+    }
+    text += "\n";
+  }
+  if (!forced.empty()) text += fmt::format("\nForced, and not what models say: {}.\n", forced);
+  if (summary.mean_error) {
+    text += fmt::format("\nPrediction ({}) against measurement: mean of the errors {:.1f} %, worst {:.1f} %.\n",
+                        study.hardware, 100 * *summary.mean_error, 100 * *summary.worst_error);
+  }
+  if (!failures.empty()) text += "\nFailed:\n\n" + failures;
+  return text;
+}
+
+}  // namespace specdec

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/cost_model.h"
+#include "runtime/metrics.h"
+#include "runtime/study.h"
+#include "runtime/study_results.h"
+
+/// Figures of a study from the lines of its jobs. Times in milliseconds, as in the reports.
+namespace specdec {
+
+/// Mean, and the values below which a tenth and nine tenths of the samples lie (nearest rank): prompts of all repetitions.
+struct Band {
+  double mean = 0;
+  double p10 = 0;
+  double p90 = 0;
+};
+
+/// Of values that are not empty; `mean` is given, since that of a ratio is the ratio of sums.
+Band band(std::vector<double> values, double mean);
+
+/// What the jobs of one point showed.
+struct PointFigures {
+  int finished = 0;
+  int failed = 0;
+  std::string error;  ///< of the last that failed
+  bool modelled = false;
+  std::string forced;  ///< labels of random weights and synthetic acceptance; empty where nothing is forced
+  std::int64_t tokens = 0;
+  std::int64_t full_loops = 0;
+  Band ms_per_token;
+  Band ms_per_loop;
+  Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
+  Percentiles token_ms;
+  std::optional<double> alpha;
+  std::optional<double> tokens_per_loop;
+  std::optional<double> expected_tokens_per_loop;
+  std::optional<double> draft_ms_per_token;
+  double late_share = 0;                                 ///< of modelled collectives
+  std::vector<std::pair<std::string, double>> split_ms;  ///< a loop's
+  // Against decoding alone with the same ranks, interconnect and models.
+  std::optional<double> speedup;
+  std::optional<double> cost_ratio;  ///< c
+  std::optional<Prediction> predicted;
+};
+
+struct StudySummary {
+  std::vector<PointFigures> points;         ///< as points_of() has them
+  std::vector<nlohmann::json> all_reduces;  ///< rows of allreduce_bench
+  nlohmann::json machine;                   ///< of the last job, with its program
+  std::string program;
+  std::optional<double> mean_error;  ///< of predictions: mean of |predicted / measured - 1| over points that ran
+  std::optional<double> worst_error;
+};
+
+StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);
+
+/// All of it for programs, `study.json`: what the report is drawn from.
+nlohmann::json summary_json(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary);
+/// One line a point.
+std::string summary_csv(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary);
+/// For people, as Markdown.
+std::string summary_text(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary);
+
+}  // namespace specdec

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""A small study as a user runs it: killed and gone on with, with jobs that fail, and its report.
+
+    study_test.py [CASE ...] --program build/.../specdec_study --ranks 2
+"""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import tempfile
+
+import job
+
+SMALL = """
+config: {config}
+set: {{decode.max_new_tokens: 12}}
+ranks: [1, 2]
+k: [0, 3]
+interconnect: [native, tpu-v4-chen]
+all_reduce_bytes: 1K,4K
+repeats: 2
+timeout: 90
+published: chen-humaneval
+launcher: {launcher}
+"""
+CONFIG = os.path.join(job.ROOT, "configs", "chinchilla-like-native.yaml")
+
+
+class Study:
+    def __init__(self, options, directory, **changes):
+        self.program = options.program
+        self.out = os.path.join(directory, "out")
+        self.file = os.path.join(directory, "small.yaml")
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write(SMALL.format(**{"config": CONFIG, "launcher": f"{options.mpirun} -np {{ranks}}", **changes}))
+
+    def words(self, *more):
+        return [self.program, "--config", self.file, "--out", self.out, *more]
+
+    def run(self, *more):
+        return subprocess.run(self.words(*more), capture_output=True, text=True, timeout=6 * job.LIMIT, check=False)
+
+    def rows(self):
+        with open(os.path.join(self.out, "results.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def text(self, name):
+        with open(os.path.join(self.out, name), encoding="utf-8") as file:
+            return file.read()
+
+
+def expect(condition, what):
+    if not condition:
+        raise job.Failed(what)
+
+
+def jobs_of(rows):
+    return sorted((row["label"], row["repeat"]) for row in rows if row["status"] == "ok")
+
+
+def a_killed_study_goes_on_where_it_was(options):
+    with tempfile.TemporaryDirectory() as directory:
+        study = Study(options, directory)
+        plan = study.run("--plan")
+        expect(plan.returncode == 0 and "10 points, 18 jobs, 0 done" in plan.stdout, f"the plan is {plan.stdout}{plan.stderr}")
+        with subprocess.Popen(study.words(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
+            results = os.path.join(study.out, "results.jsonl")
+            expect(job.until(lambda: os.path.exists(results) and len(study.text("results.jsonl").splitlines()) >= 3), "no job ends")
+            killed.send_signal(signal.SIGKILL)
+        before = study.rows()
+        plan = study.run("--plan")
+        expect(f"18 jobs, {len(before)} done" in plan.stdout and "Estimated time" in plan.stdout, f"the plan is {plan.stdout}")
+        with subprocess.Popen(study.words(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stopped:
+            expect(job.until(lambda: len(study.text("results.jsonl").splitlines()) > len(before)), "it does not go on")
+            stopped.send_signal(signal.SIGINT)
+            out, err = stopped.communicate(timeout=job.LIMIT)
+        expect(stopped.returncode == 128 + signal.SIGINT and "goes on where it was" in err, f"interrupted: {stopped.returncode}, {err}")
+        expect("not run" in out, "what has run is not reported")
+        done = study.run()
+        expect(done.returncode == 0, f"{done.returncode}: {done.stderr}")
+        rows = study.rows()
+        expect(len(jobs_of(rows)) == len(set(jobs_of(rows))) == 18, f"jobs: {jobs_of(rows)}")
+        expect(rows[:len(before)] == before, "finished jobs were touched")
+
+        whole = Study(options, os.path.join(directory), launcher=f"{options.mpirun} -np {{ranks}}")
+        whole.out = os.path.join(directory, "whole")
+        expect(whole.run().returncode == 0, "a study in one go fails")
+        expect(jobs_of(whole.rows()) == jobs_of(rows), "its points are others")
+        points = json.loads(study.text("study.json"))["points"], json.loads(whole.text("study.json"))["points"]
+        for one, other in zip(*points):
+            for key in ("label", "kind", "tokens", "alpha", "tokens_per_loop", "finished"):
+                expect(one[key] == other[key], f"{one['label']}: {key} is {one[key]} and {other[key]}")
+
+
+def the_report_comes_out(options):
+    with tempfile.TemporaryDirectory() as directory:
+        study = Study(options, directory)
+        done = study.run()
+        expect(done.returncode == 0 and done.stderr == "", f"{done.returncode}: {done.stderr}")
+        expect(done.stdout == study.text("summary.md"), "the text is not the summary")
+        with open(os.path.join(study.out, "points.csv"), encoding="utf-8", newline="") as file:
+            table = list(csv.DictReader(file))
+        expect(len(table) == 8 and all(float(row["ms_per_token"]) > 0 for row in table), f"the CSV is {table}")
+        expect({row["kind"] for row in table} == {"measured", "measured under a modelled interconnect"}, "kinds are not told apart")
+        page = study.text("report.html")
+        expect(page.count("<svg") >= 15 and page.count("<svg") == page.count("</svg>"), f"{page.count('<svg')} pictures")
+        for part in ("measured under a modelled interconnect", "Chen et al. 2023, figure 1, HumanEval", "Where speculation pays", "All-reduce",
+                     "chinchilla-like-native.yaml", "specdec_dist 0."):
+            expect(part in page, f"the report has no {part!r}")
+        for outside in ("http:", "src=", "<link", "@import"):
+            expect(outside not in page.replace("http://www.w3.org", ""), f"the report needs {outside!r}")
+        expect(os.listdir(os.path.join(study.out, "jobs")) == [], "files of jobs are left")
+        again = study.run("--report")
+        expect(again.returncode == 0 and again.stdout == done.stdout, "--report says something else")
+
+
+def script(directory, name, text):
+    path = os.path.join(directory, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\n" + text)
+    os.chmod(path, 0o755)
+    return path
+
+
+def failures_are_rows(options):
+    with tempfile.TemporaryDirectory() as directory:
+        launcher = script(directory, "launch.sh",
+                          f'ranks=$1; shift\n[ "$ranks" = 2 ] && {{ echo "no such host" >&2; exit 3; }}\nexec {options.mpirun} -np "$ranks" "$@"\n')
+        study = Study(options, directory, launcher=f"{launcher} {{ranks}}")
+        done = study.run()
+        expect(done.returncode == 1, f"the code is {done.returncode}: {done.stderr}")
+        failed = [row for row in study.rows() if row["status"] == "failed"]
+        expect(len(failed) == 10 and all(row["error"] == "exit code 3: no such host" for row in failed), f"failed: {failed}")
+        expect("no such host" in done.stdout and "no such host" in study.text("report.html"), "the report does not say so")
+        expect(len([row for row in study.rows() if row["status"] == "ok"]) == 8, "the others did not run")
+
+        slow = Study(options, directory, launcher=script(directory, "sleep.sh", "exec sleep 600\n") + " {ranks}")
+        slow.out = os.path.join(directory, "slow")
+        with open(slow.file, encoding="utf-8") as file:
+            text = file.read().replace("timeout: 90", "timeout: 1").replace("repeats: 2", "repeats: 1").replace("ranks: [1, 2]", "ranks: [1]")
+        with open(slow.file, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = slow.run()
+        expect(done.returncode == 1 and [row["status"] for row in slow.rows()] == ["timeout"] * 4, f"{done.returncode}: {slow.rows()}")
+        expect("took longer than 1 s (timeout)" in slow.text("report.html"), "the report does not say so")
+
+
+CASES = {case.__name__: case for case in (a_killed_study_goes_on_where_it_was, the_report_comes_out, failures_are_rows)}
+
+if __name__ == "__main__":
+    job.run_cases(job.parse(__doc__), CASES)

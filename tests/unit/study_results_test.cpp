@@ -1,0 +1,190 @@
+/// What jobs of a study left on the disk, and figures of it.
+#include "runtime/study_results.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "backend/error.h"
+#include "runtime/study_summary.h"
+#include "tests/support/temporary_directory.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using testing::TemporaryDirectory;
+
+json row(const std::string& key, int repeat, const std::string& status = "ok") {
+  return {{"key", key}, {"repeat", repeat}, {"status", status}, {"error", status == "ok" ? json() : json("why")}};
+}
+
+TEST(StudyResults, AreThereAgainInTheNextProgram) {
+  const TemporaryDirectory directory;
+  const auto file = directory.path() / "results.jsonl";
+  {
+    StudyResults results(file);
+    results.append(row("a", 0));
+    results.append(row("a", 1, "failed"));
+  }
+  StudyResults results(file);
+  ASSERT_NE(results.finished("a", 0), nullptr);
+  EXPECT_EQ(results.finished("a", 1), nullptr);
+  ASSERT_NE(results.latest("a", 1), nullptr);
+  EXPECT_EQ(results.finished("b", 0), nullptr);
+  results.append(row("a", 1));
+  EXPECT_NE(StudyResults(file).finished("a", 1), nullptr) << "a job that failed may be run again";
+  results.append(row("a", 1, "timeout"));
+  EXPECT_EQ(StudyResults(file).latest("a", 1)->at("status"), "ok") << "and what is finished is never lost";
+}
+
+TEST(StudyResults, ALineThatACrashToreIsLeftOutAndTheNextOneIsWhole) {
+  const TemporaryDirectory directory;
+  const auto file = directory.path() / "results.jsonl";
+  std::ofstream(file) << row("a", 0).dump() << "\n"
+                      << R"({"key":"b","rep)";
+  StudyResults results(file);
+  EXPECT_NE(results.finished("a", 0), nullptr);
+  EXPECT_EQ(results.latest("b", 0), nullptr);
+  results.append(row("b", 0));
+  const StudyResults again(file);
+  EXPECT_NE(again.finished("a", 0), nullptr);
+  EXPECT_NE(again.finished("b", 0), nullptr);
+}
+
+TEST(StudyResults, AnotherProgramsFileIsRefused) {
+  const TemporaryDirectory directory;
+  const auto file = directory.path() / "results.jsonl";
+  std::ofstream(file) << "{\"a\": 3}\n";
+  EXPECT_THROW(StudyResults{file}, Error);
+  StudyResults nowhere(directory.path() / "no" / "results.jsonl");
+  EXPECT_THROW(nowhere.append(row("a", 0)), Error);
+}
+
+/// A job of `loops` loops of 10 ms, each of `tokens` tokens, over two prompts that take shares 1 and 3 of it.
+json ran(const StudyPoint& point, int repeat, double loops, double tokens, double ms_a_loop) {
+  const double all = loops * ms_a_loop;
+  const bool drafts = point.k > 0;
+  json split = json::object();
+  for (const char* part : {"draft", "broadcast", "score_compute", "score_all_reduce", "decide", "rest"}) {
+    split[part] = {{"seconds", all / 6e3}, {"share", 1.0 / 6}};
+  }
+  const json metrics = {{"tokens", loops * tokens},
+                        {"loops", loops},
+                        {"full_loops", loops},
+                        {"decode_seconds", all / 1e3},
+                        {"tokens_per_loop", tokens},
+                        {"expected_tokens_per_loop", drafts ? json(tokens) : json()},
+                        {"reached", drafts ? loops * 2 : 0},
+                        {"acceptance_rate", drafts ? json(0.5 + 0.2 * repeat) : json()},
+                        {"drafted", loops * static_cast<double>(point.k)},
+                        {"draft_ms_per_token", drafts ? json(1.5) : json()},
+                        {"token_ms", {{"p50", 1 + repeat}, {"p90", 2 + repeat}, {"p99", 3 + repeat}}},
+                        {"split", split}};
+  json prompts = json::array();
+  for (const double share : {0.25, 0.75}) {
+    prompts.push_back(
+        {{"prompt_tokens", 10}, {"tokens", loops * tokens / 2}, {"loops", loops / 2}, {"decode_ms", share * all}});
+  }
+  json out = row(point.key, repeat);
+  out.update({{"run", {{"metrics", metrics}, {"collectives", {{"total", 200}, {"late", 50}}}, {"prompts", prompts}}},
+              {"machine", {{"ranks", 1}}},
+              {"program", "specdec_dist 0.1.0\nmore"},
+              {"modelled", true},
+              {"forced", "weights: random (seed 0)"},
+              {"ended", "2026-01-01T00:00:00Z"}});
+  return out;
+}
+
+class StudyFigures : public ::testing::Test {
+ protected:
+  StudyFigures()
+      : study_(parse_study("config: " SPECDEC_SOURCE_DIR
+                           "/configs/chinchilla-like-native.yaml\nk: [0, 4]\nrepeats: 2\nhardware: h100x8\n"
+                           "published: " SPECDEC_SOURCE_DIR "/configs/published/chen-humaneval.yaml\n",
+                           "f.yaml", "f")),
+        points_(points_of(study_)),
+        results_(directory_.path() / "results.jsonl") {
+    study_.hardware = SPECDEC_SOURCE_DIR "/configs/hardware/h100x8.yaml";
+  }
+
+  TemporaryDirectory directory_;
+  Study study_;
+  std::vector<StudyPoint> points_;
+  StudyResults results_;
+};
+
+TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    results_.append(ran(points_[0], repeat, 100, 1, 10));
+    results_.append(ran(points_[1], repeat, 40, 2.5, 15));
+  }
+  const StudySummary summary = summarise(study_, points_, results_);
+  ASSERT_EQ(summary.points.size(), 2U);
+  const PointFigures& alone = summary.points[0];
+  EXPECT_DOUBLE_EQ(alone.ms_per_token.mean, 10);
+  EXPECT_DOUBLE_EQ(alone.ms_per_token.p10, 5);
+  EXPECT_DOUBLE_EQ(alone.ms_per_token.p90, 15);
+  EXPECT_EQ(alone.speedup, 1);
+  EXPECT_FALSE(alone.alpha);
+  const PointFigures& fast = summary.points[1];
+  EXPECT_EQ(fast.finished, 2);
+  EXPECT_EQ(fast.tokens, 200);
+  EXPECT_DOUBLE_EQ(fast.ms_per_token.mean, 6);
+  EXPECT_DOUBLE_EQ(fast.ms_per_loop.mean, 15);
+  EXPECT_DOUBLE_EQ(fast.ms_per_loop.p90, 22.5);
+  EXPECT_DOUBLE_EQ(fast.efficiency.mean, 0.5);
+  EXPECT_DOUBLE_EQ(*fast.alpha, 0.6);
+  EXPECT_DOUBLE_EQ(*fast.speedup, 10.0 / 6);
+  EXPECT_DOUBLE_EQ(*fast.cost_ratio, 0.15);
+  EXPECT_DOUBLE_EQ(fast.token_ms.p90, 2.5);
+  EXPECT_DOUBLE_EQ(fast.late_share, 0.25);
+  ASSERT_EQ(fast.split_ms.size(), 6U);
+  EXPECT_DOUBLE_EQ(fast.split_ms.front().second, 2.5);
+  ASSERT_TRUE(fast.predicted);
+  EXPECT_GT(*summary.worst_error, 0.5) << "an H100 is not this machine";
+
+  const json out = summary_json(study_, points_, summary);
+  EXPECT_EQ(out["points"][1]["kind"], "measured under a modelled interconnect");
+  EXPECT_EQ(out["points"][1]["forced"], "weights: random (seed 0)");
+  EXPECT_EQ(out["published"]["k"].size(), 8U);
+  EXPECT_THAT(summary_text(study_, points_, summary),
+              HasSubstr("Forced, and not what models say: weights: random (seed 0)."));
+}
+
+TEST_F(StudyFigures, WhatFailedOrDidNotRunIsARowOfItsOwn) {
+  json failed = row(points_[0].key, 0, "failed");
+  failed["error"] = "exit code 3: rank 1 is lost";
+  results_.append(failed);
+  const StudySummary summary = summarise(study_, points_, results_);
+  EXPECT_EQ(summary.points[0].failed, 1);
+  const std::string text = summary_text(study_, points_, summary);
+  EXPECT_THAT(text, HasSubstr("| 0 | failed |"));
+  EXPECT_THAT(text, HasSubstr("| 4 | not run |"));
+  EXPECT_THAT(text, HasSubstr("1 of its jobs failed: exit code 3: rank 1 is lost"));
+  const json out = summary_json(study_, points_, summary);
+  EXPECT_EQ(out["failed"][0]["error"], "exit code 3: rank 1 is lost");
+  // As many cells in each row of the CSV as in its head.
+  const std::string csv = summary_csv(study_, points_, summary);
+  std::istringstream lines(csv);
+  std::string line;
+  std::getline(lines, line);
+  const auto commas = std::ranges::count(line, ',');
+  while (std::getline(lines, line)) EXPECT_EQ(std::ranges::count(line, ','), commas) << line;
+}
+
+TEST(StudyBand, IsNearestRank) {
+  const Band ten = band({10, 9, 8, 7, 6, 5, 4, 3, 2, 1}, 5.5);
+  EXPECT_EQ(ten.p10, 1);
+  EXPECT_EQ(ten.p90, 9);
+  EXPECT_EQ(ten.mean, 5.5);
+  const Band one = band({3}, 3);
+  EXPECT_EQ(one.p10, 3);
+  EXPECT_EQ(one.p90, 3);
+}
+
+}  // namespace
+}  // namespace specdec

@@ -1,0 +1,132 @@
+/// A study as it is written down: its points, their commands, their order, and what is wrong with it.
+#include "runtime/study.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "backend/error.h"
+
+namespace specdec {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+const std::string kConfig = "config: " SPECDEC_SOURCE_DIR "/configs/chinchilla-like-native.yaml\n";
+
+Study parsed(const std::string& yaml) { return parse_study(kConfig + yaml, "f.yaml", "f"); }
+
+std::string error_of(const std::string& yaml, bool with_config = true) {
+  try {
+    points_of(parse_study((with_config ? kConfig : "") + yaml, "f.yaml", "f"));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> labels(const std::vector<StudyPoint>& points) {
+  std::vector<std::string> out;
+  for (const StudyPoint& point : points) out.push_back(point.label());
+  return out;
+}
+
+TEST(Study, HasAPointForEveryCombination) {
+  const std::vector<StudyPoint> points =
+      points_of(parsed("ranks: [1, 2]\nk: [0, 3]\ninterconnect: [native, tpu-v4-chen]\nall_reduce: false\n"
+                       "models: {shipped: {}, small: {draft: assets/manpy-0.5m}}\n"
+                       "methods: {greedy: {decode: {temperature: 0}}, nucleus: {decode.top_p: 0.9}}\n"));
+  EXPECT_EQ(points.size(), 2U * 2 * 2 * 2 * 2);
+  std::set<std::string> keys;
+  for (const StudyPoint& point : points) keys.insert(point.key);
+  EXPECT_EQ(keys.size(), points.size()) << "no two are the same job";
+  EXPECT_THAT(labels(points), Contains("ranks 2, K 3, tpu-v4-chen, small, nucleus"));
+}
+
+TEST(Study, AMethodThatSetsKHasNoOtherAndAllReducesAreOfSeveralRanks) {
+  const std::vector<StudyPoint> points = points_of(
+      parsed("ranks: [1, 2]\nk: [0, 2]\nmethods: {fixed: {}, adaptive: {decode: {k: 8, draft_length: optimal}}}\n"));
+  EXPECT_THAT(labels(points), ElementsAre("ranks 1, K 0, native, fixed", "ranks 1, K 2, native, fixed",
+                                          "ranks 1, K 8, native, adaptive", "ranks 2, K 0, native, fixed",
+                                          "ranks 2, K 2, native, fixed", "ranks 2, K 8, native, adaptive",
+                                          "all-reduces, ranks 2, native"));
+}
+
+TEST(Study, CommandsAreWhatAUserWouldType) {
+  const Study study = parsed(
+      "ranks: [2]\nk: [0, 4]\nset: {decode: {max_new_tokens: 9, stop: [a, b]}}\nlauncher: srun  -n {ranks} "
+      "--x={ranks}\n");
+  const std::vector<StudyPoint> points = points_of(study);
+  ASSERT_EQ(points.size(), 3U);
+  const std::vector<std::string> alone = command_of(study, points[0], "/p", "/j");
+  EXPECT_THAT(std::vector(alone.begin(), alone.begin() + 5),
+              ElementsAre("srun", "-n", "2", "--x=2", "/p/specdec_dist"));
+  EXPECT_THAT(alone, IsSupersetOf({"decode.max_new_tokens=9", "decode.stop=[a, b]", "compare=false", "decode.k=0",
+                                   "decode.method=autoregressive", "interconnect=native"}));
+  EXPECT_THAT(command_of(study, points[1], "/p", "/j"), IsSupersetOf({"decode.k=4", "decode.method=speculative"}));
+  EXPECT_THAT(command_of(study, points[2], "/p", "/j"),
+              IsSupersetOf({"/p/allreduce_bench", "--interconnect", "native", "--json", "/j"}));
+}
+
+TEST(Study, KeysSayWhatAJobDoes) {
+  const auto key = [](const std::string& yaml) {
+    return points_of(parsed("all_reduce: false\nk: [4]\n" + yaml)).front().key;
+  };
+  EXPECT_EQ(key(""), key("repeats: 7\nseed: 3\ntimeout: 9\ntitle: other\n"));
+  EXPECT_NE(key(""), key("set: {decode.seed: 5}\n"));
+  EXPECT_NE(key(""), key("ranks: [2]\n"));
+  EXPECT_NE(key(""), key("launcher: mpirun --bind-to none -np {ranks}\n"));
+}
+
+TEST(Study, OrderHasEveryJobOnceAndIsShuffledWithinARepetition) {
+  const Study study = parsed("ranks: [1, 2, 4]\nk: [0, 1, 2, 3, 4, 5]\nrepeats: 3\nseed: 9\n");
+  const std::vector<StudyPoint> points = points_of(study);
+  ASSERT_EQ(points.size(), 20U);
+  const std::vector<StudyJob> jobs = order_of(study, points);
+  EXPECT_EQ(jobs.size(), 18U * 3 + 2) << "all-reduces run once";
+  std::map<std::pair<std::size_t, int>, int> seen;
+  int ascents = 0;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    ++seen[{jobs[i].point, jobs[i].repeat}];
+    if (i == 0) continue;
+    EXPECT_GE(jobs[i].repeat, jobs[i - 1].repeat);
+    ascents += jobs[i].point == jobs[i - 1].point + 1 ? 1 : 0;
+  }
+  EXPECT_EQ(seen.size(), jobs.size());
+  EXPECT_LT(ascents, 15);
+  Study other = study;
+  other.seed = 10;
+  const auto order = [&](const Study& of) {
+    std::vector<std::size_t> out;
+    for (const StudyJob& job : order_of(of, points)) out.push_back(job.point);
+    return out;
+  };
+  EXPECT_EQ(order(study), order(study));
+  EXPECT_NE(order(study), order(other));
+}
+
+TEST(Study, ErrorsAreOneLine) {
+  EXPECT_THAT(error_of("k: [0]\n", false), HasSubstr("f.yaml: config: found nothing, expected the name of a config"));
+  EXPECT_THAT(error_of("rank: [1]\n"), HasSubstr("f.yaml:2: unknown key 'rank'; did you mean 'ranks'?"));
+  EXPECT_THAT(error_of("ranks: [0]\n"), HasSubstr("f.yaml:2: ranks: found '0', expected an integer from 1 to 16"));
+  EXPECT_THAT(error_of("ranks: 2\n"), HasSubstr("ranks: found '2', expected a list of integers"));
+  EXPECT_THAT(error_of("k: [1, 2, 1]\n"), HasSubstr("k: found '1' twice, expected each value once"));
+  EXPECT_THAT(error_of("models: [a]\n"), HasSubstr("models: found a list, expected names that map to keys"));
+  EXPECT_THAT(error_of("methods: {a: 3}\n"), HasSubstr("methods.a: found '3', expected a map of keys of a config"));
+  EXPECT_THAT(error_of("methods: {a: {decode.temprature: 0}}\n"),
+              AllOf(HasSubstr("unknown key 'decode.temprature'"), HasSubstr("did you mean 'decode.temperature'?")));
+  EXPECT_THAT(error_of("launcher: mpirun -np 2\n"),
+              HasSubstr("launcher: found 'mpirun -np 2', expected words with {ranks}"));
+  EXPECT_THAT(error_of("interconnect: [tpu-v5]\n"), HasSubstr("found no file 'tpu-v5'"));
+  EXPECT_THAT(error_of("set: {draft: }\n"), HasSubstr("found speculative without a draft"));
+}
+
+}  // namespace
+}  // namespace specdec
