@@ -7,14 +7,17 @@
 #include "models/config.h"
 #include "parallel/job_signals.h"
 #include "parallel/program.h"
+#include "runtime/calibration.h"
 #include "runtime/cli.h"
 #include "runtime/hardware_load.h"
+#include "runtime/pass_times.h"
 #include "runtime/prediction_text.h"
 #include "runtime/stdout_text.h"
 #include "runtime/study.h"
 #include "runtime/study_cli.h"
 #include "runtime/study_results.h"
 #include "runtime/study_run.h"
+#include "runtime/study_summary.h"
 #include "runtime/version.h"
 #include "runtime/whole_file.h"
 
@@ -79,6 +82,64 @@ int study(const StudyCommand& command) {
   return outcome.failed > 0 ? 1 : 0;
 }
 
+/// Runs K = 0 and 4 on each number of ranks and passes alone, and writes a description for each number.
+int calibrate(const StudyCommand& command) {
+  const std::string prefix = command.out.empty() ? "this-machine" : command.out.string();
+  Study study;
+  study.name = std::filesystem::path(prefix).filename();
+  study.config = command.config;
+  study.ranks.assign(command.calibrate.begin(), command.calibrate.end());
+  study.ks = {0, Study::kCalibrationK};
+  study.interconnects = {kNativeInterconnect};
+  study.models = {{.name = "default", .set = {}}};
+  study.methods = study.models;
+  study.all_reduce = false;
+  study.repeats = 5;
+  study.hardware = Study::kCalibrated;
+  if (!command.launcher.empty()) study.launcher = command.launcher;
+  const std::vector<StudyPoint> points = points_of(study);
+  const StudyFolder folder{prefix + ".jobs"};
+  std::filesystem::remove(folder.results());
+  StudyResults results(folder.results());
+  const StudyOutcome outcome = run_study(study, points, folder, results, programs());
+  if (outcome.interrupted != 0) return exit_code_of_signal(outcome.interrupted);
+  const StudySummary summary = summarise(study, points, results);
+  for (const auto& [ranks, hardware] : summary.calibrated) {
+    const std::string name = fmt::format("{}-{}", prefix, ranks);
+    const std::string wires = ranks > 1 ? name + "-interconnect.yaml" : "";
+    if (ranks > 1) write_whole_file(wires, interconnect_yaml(hardware.interconnect), "--out");
+    const std::string text = hardware_yaml(hardware, std::filesystem::path(wires).filename());
+    write_whole_file(name + ".yaml", text, "--out");
+    write_text(fmt::format("# {}.yaml\n{}\n", name, text), [] {});
+  }
+  if (outcome.failed > 0) {
+    fmt::print(stderr, "specdec_study: warning: {} jobs failed; {} says why\n", outcome.failed,
+               folder.results().string());
+  }
+  return outcome.failed > 0 ? 1 : 0;
+}
+
+/// The job of a point of passes.
+void time_passes_alone(const StudyCommand& command) {
+  CommandLine config_of;
+  config_of.config = command.config;
+  config_of.set = command.set;
+  const RunConfig config = make_run_config(config_of);
+  if (config.draft.empty()) throw_bad_input(command.config + ": draft: found nothing, expected the model that drafts");
+  const PassTimes times = time_passes(config, config.decode.max_new_tokens / 2);
+  const auto ms = [](std::vector<double> seconds) {
+    for (double& value : seconds) value *= 1e3;
+    return seconds;
+  };
+  const nlohmann::json out = {
+      {"target_ms", ms(times.target)}, {"draft_ms", ms(times.draft)}, {"layer_ms", 1e3 * times.layer}};
+  if (command.json.empty()) {
+    write_text(out.dump(1) + "\n", [] {});
+  } else {
+    write_whole_file(command.json, out.dump(1) + "\n", "--json");
+  }
+}
+
 int program(int argc, char** argv) {
   const StudyCommand command = parse_study_command(argc, argv);
   if (command.print) {
@@ -89,7 +150,11 @@ int program(int argc, char** argv) {
     predict(command);
     return 0;
   }
-  return study(command);
+  if (command.mode == StudyMode::kTimePasses) {
+    time_passes_alone(command);
+    return 0;
+  }
+  return command.mode == StudyMode::kCalibrate ? calibrate(command) : study(command);
 }
 
 }  // namespace

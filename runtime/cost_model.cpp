@@ -33,9 +33,9 @@ std::string_view name_of(Placement placement) {
   return "?";
 }
 
-double pass_seconds(const Hardware& hardware, const PassWork& work, int ranks) {
-  const double reading = (work.weight_bytes + work.cache_bytes) / hardware.read_rate_of(ranks);
-  const double computing = work.operations / hardware.operations_rate;
+double pass_seconds(const Hardware& hardware, const PassWork& work, int ranks, bool cached) {
+  const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, cached);
+  const double computing = hardware.operations_rate > 0 ? work.operations / hardware.operations_rate : 0;
   // A draft on one rank needs no interconnect, and 0 times what an empty one says is no number.
   const double meeting = work.all_reduces == 0 ? 0
                                                : static_cast<double>(work.all_reduces) *
@@ -48,17 +48,22 @@ LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64
   check(k >= 0, "K is not negative");
   const auto drafted = static_cast<double>(k);
   LoopTime loop;
+  const PassWork score = work_on(hardware, job.target, job.target_dtype, k + 1, job.context, job.ranks);
+  const bool target_stays = hardware.keeps(score.weight_bytes * job.ranks);
   if (k > 0) {
     const bool sharded = job.placement == Placement::kSharded;
     const PassWork work = work_on(hardware, job.draft, job.draft_dtype, 1, job.context, sharded ? job.ranks : 1);
     const int reading = job.placement == Placement::kRank0 ? 1 : job.ranks;
-    loop.draft = drafted * (pass_seconds(hardware, work, reading) + hardware.drafted_seconds);
+    // The target's pass leaves nothing of the draft in a cache that does not hold the target too.
+    const bool draft_stays = hardware.keeps(work.weight_bytes * reading);
+    loop.draft = pass_seconds(hardware, work, reading, draft_stays && target_stays) +
+                 (drafted - 1) * pass_seconds(hardware, work, reading, draft_stays) +
+                 drafted * hardware.drafted_seconds;
   }
   if (job.ranks > 1 && job.placement == Placement::kRank0) {
     loop.broadcast = hardware.interconnect.broadcast(RoundChannel::message_bytes(k), job.ranks);
   }
-  loop.score =
-      pass_seconds(hardware, work_on(hardware, job.target, job.target_dtype, k + 1, job.context, job.ranks), job.ranks);
+  loop.score = pass_seconds(hardware, score, job.ranks, target_stays);
   loop.rest = hardware.loop_seconds;
   return loop;
 }

@@ -35,9 +35,10 @@ struct PredictedJob {
   std::int64_t context = 0;  ///< committed tokens: the middle of what is generated
 };
 
+/// `cached`: its weights are still in a cache (Hardware::keeps).
 /// Seconds of a pass: the longer of reading and computing, its all-reduces, and what a layer and a pass cost besides. `ranks` read at the same time.
-///   max((weight_bytes + cache_bytes) / read_rate, operations / operations_rate) + layers layer_seconds + all_reduces T(payload) + pass_seconds
-double pass_seconds(const Hardware& hardware, const PassWork& work, int ranks);
+///   max((weight_bytes rows_cost + cache_bytes) / read_rate, operations / operations_rate) + layers layer_seconds + all_reduces T(payload) + pass_seconds
+double pass_seconds(const Hardware& hardware, const PassWork& work, int ranks, bool cached = false);
 
 /// Where a loop's time goes, in seconds.
 struct LoopTime {

@@ -4,10 +4,22 @@
 
 namespace specdec {
 
-double Hardware::read_rate_of(int count) const {
-  if (node_read_rate == 0) return read_rate;
-  const int together = std::min(count, ranks_per_node == 0 ? count : ranks_per_node);
-  return std::min(read_rate, node_read_rate / together);
+double Reading::cost_of(std::int64_t rows) const {
+  const auto known = static_cast<std::int64_t>(rows_cost.size());
+  if (known == 0) return 1;
+  if (rows <= known) return rows_cost[static_cast<std::size_t>(rows - 1)];
+  const double last = known > 1 ? rows_cost[known - 1] - rows_cost[known - 2] : 0;
+  return rows_cost.back() + last * static_cast<double>(rows - known);
+}
+
+double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, bool cached) const {
+  if (cached) return (weights * cache.cost_of(rows) + keys) / cache.rate;
+  double rate = memory.rate;
+  if (node_read_rate > 0) {
+    const int together = std::min(count, ranks_per_node == 0 ? count : ranks_per_node);
+    rate = std::min(rate, node_read_rate / together);
+  }
+  return (weights * memory.cost_of(rows) + keys) / rate;
 }
 
 }  // namespace specdec

@@ -1,20 +1,33 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "parallel/interconnect.h"
 
 namespace specdec {
+
+/// How fast a rank reads weights, and what more rows cost.
+struct Reading {
+  double rate = 0;  ///< bytes a second of a rank that reads alone
+  /// What a pass over 1, 2, ... rows takes over what one row takes, where that was measured; each row beyond costs as much as the last one here. Empty: 1.
+  std::vector<double> rows_cost;
+
+  double cost_of(std::int64_t rows) const;
+};
 
 /// A machine as far as the cost model knows it (configs/hardware/): what a rank reads and computes, what comes on top, and how ranks meet.
 struct Hardware {
   std::string name;
   std::string source;          ///< where its figures are from
   int ranks = 1;               ///< that it has
-  double read_rate = 0;        ///< bytes a second of weights and cache that a rank reads when it reads alone
-  double node_read_rate = 0;   ///< of all ranks of a node together; 0: as many times `read_rate`
+  Reading memory;              ///< weights and cache
+  Reading cache;               ///< of models that stay in a cache of the processor, all ranks together
+  double cached_bytes = 0;     ///< that such a model has at most; 0: none stays
+  double node_read_rate = 0;   ///< of all ranks of a node together; 0: as many times `memory.rate`
   int ranks_per_node = 0;      ///< that share node_read_rate; 0: all
-  double operations_rate = 0;  ///< floating-point operations a second of a rank
+  double operations_rate = 0;  ///< floating-point operations a second of a rank; 0: rows_cost says it
   double layer_seconds = 0;    ///< a layer, beside what it reads and its all-reduces
   double pass_seconds = 0;     ///< a pass, beside its layers
   double drafted_seconds = 0;  ///< a drafted token, beside its pass: sampling, and bookkeeping
@@ -23,8 +36,10 @@ struct Hardware {
   double payload_bytes = 2;    ///< of an element that is reduced
   Interconnect interconnect;
 
-  /// Bytes a second that each of `ranks` ranks reads when all do.
-  double read_rate_of(int ranks) const;
+  /// Whether `bytes` of weights, of all ranks together, stay in a cache from one pass to the next.
+  bool keeps(double bytes) const { return bytes <= cached_bytes; }
+  /// Seconds in which each of `ranks` ranks, all at once, reads `weights` bytes for `rows` rows, and `keys` bytes of the KV cache; from a cache, or from memory.
+  double reading_seconds(double weights, double keys, std::int64_t rows, int ranks, bool cached) const;
 };
 
 }  // namespace specdec

@@ -1,6 +1,7 @@
 #include "runtime/hardware_load.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
 
 #include "backend/error.h"
 #include "runtime/config_prompts.h"
@@ -16,6 +17,7 @@ using file_key::required;
 using file_key::text;
 
 constexpr double kGiga = 1e9;
+constexpr double kMega = 1e6;
 constexpr double kTera = 1e12;
 constexpr double kMicro = 1e-6;
 constexpr double kLongest = 1e6;  // us
@@ -26,16 +28,32 @@ struct Read {
   std::string interconnect;
 };
 
+FileKey rows_cost(const std::string& name, std::vector<double>& into) {
+  constexpr const char* kAccepts = "a list of numbers from 1, none smaller than the one before it";
+  return {
+      name, kAccepts, [name, &into](const YAML::Node& node, const YamlPlace& place) {
+        if (!node.IsSequence() || node.size() == 0) reject(place, node, name, describe(node), kAccepts);
+        for (const auto& item : node) {
+          const double least = into.empty() ? 1 : into.back();
+          into.push_back(read_number(place, item, name, kAccepts, [=](double v) { return v >= least && v <= 1e6; }));
+        }
+      }};
+}
+
 std::vector<FileKey> keys_of(Read& out) {
   Hardware& hardware = out.hardware;
   return {
       text("name", "a name", hardware.name),
       required(text("source", "where the figures are from", hardware.source)),
       required(file_key::integer("ranks", 1, kMostRanks, hardware.ranks)),
-      required(number("read_GBps", 1e-3, 1e6, kGiga, hardware.read_rate)),
+      required(number("read_GBps", 1e-3, 1e6, kGiga, hardware.memory.rate)),
       number("node_read_GBps", 1e-3, 1e7, kGiga, hardware.node_read_rate),
       file_key::integer("ranks_per_node", 1, kMostRanks, hardware.ranks_per_node),
-      required(number("tflops", 1e-6, 1e6, kTera, hardware.operations_rate)),
+      number("tflops", 1e-6, 1e6, kTera, hardware.operations_rate),
+      rows_cost("rows_cost", hardware.memory.rows_cost),
+      required(number("cache.MB", 1e-3, 1e6, kMega, hardware.cached_bytes)),
+      required(number("cache.read_GBps", 1e-3, 1e6, kGiga, hardware.cache.rate)),
+      rows_cost("cache.rows_cost", hardware.cache.rows_cost),
       number("layer_us", 0, kLongest, kMicro, hardware.layer_seconds),
       number("pass_us", 0, kLongest, kMicro, hardware.pass_seconds),
       number("drafted_us", 0, kLongest, kMicro, hardware.drafted_seconds),
@@ -53,6 +71,10 @@ Hardware parse_hardware(const std::string& yaml, const std::string& place, const
   Read out;
   out.hardware.name = name;
   const GivenKeys given = read_file_keys(yaml, place, keys_of(out));
+  if (!given.contains("tflops") && !given.contains("rows_cost")) {
+    throw_bad_input(
+        fmt::format("{}: tflops: found neither it nor rows_cost, expected one: what more rows cost", place));
+  }
   if (given.contains("ranks_per_node") && !given.contains("node_read_GBps")) {
     throw_bad_input(fmt::format(
         "{}: node_read_GBps: found nothing beside ranks_per_node, expected what a node's ranks read together", place));

@@ -41,6 +41,7 @@ PassWork work_of_share(const ModelConfig& model, const PassShape& pass, const Sh
   const auto layers = static_cast<double>(model.layers);
   const double keys = static_cast<double>(pass.context) + rows;
   PassWork work;
+  work.rows = pass.rows;
   work.weight_bytes = weights * bytes_of_weight(pass.weights);
   work.cache_bytes = 2 * layers * share.kv * keys * pass.cache_bytes;
   work.operations = 2 * rows * weights + 4 * layers * rows * share.query * keys;

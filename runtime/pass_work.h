@@ -22,6 +22,7 @@ struct PassShape {
 /// multiply-add for each weight and row, one reading of all weights and of the cache. Norms, rotary positions and activations are not counted: their
 /// operations are to those of the matrices as 1 to d_model.
 struct PassWork {
+  std::int64_t rows = 1;
   double weight_bytes = 0;  ///< of matrices, the head's included; embeddings are rows
   double cache_bytes = 0;   ///< read
   double operations = 0;    ///< floating point, two a multiply-add

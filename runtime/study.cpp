@@ -7,13 +7,16 @@
 #include <ranges>
 
 #include "backend/error.h"
+#include "runtime/cli.h"
 #include "runtime/config_load.h"
 #include "runtime/config_prompts.h"
 #include "runtime/file_keys.h"
 #include "runtime/fingerprint.h"
+#include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
 #include "runtime/paths.h"
 #include "runtime/philox.h"
+#include "runtime/published.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -36,6 +39,13 @@ std::string flow(const YAML::Node& node) {
   out.SetMapFormat(YAML::Flow);
   out << node;
   return out.c_str();
+}
+
+std::string with_ranks(std::string text, int ranks) {
+  for (std::size_t at = text.find(kRanksWord); at != std::string::npos; at = text.find(kRanksWord)) {
+    text.replace(at, kRanksWord.size(), std::to_string(ranks));
+  }
+  return text;
 }
 
 /// A map of config keys as --set takes them; sections may nest.
@@ -141,7 +151,7 @@ bool sets(const std::vector<std::string>& set, std::string_view key) {
 std::string key_of(const StudyPoint& point, const std::string& what, const std::string& launcher) {
   RunningHash hash;
   for (const std::string& part :
-       {what, launcher, build_commit(), std::to_string(point.ranks), std::string(point.all_reduce ? "sum" : "run")}) {
+       {what, launcher, build_commit(), std::to_string(point.ranks), std::to_string(static_cast<int>(point.kind))}) {
     hash.add(std::as_bytes(std::span(part)));
   }
   return fmt::format("{:016x}", hash.value());
@@ -149,7 +159,7 @@ std::string key_of(const StudyPoint& point, const std::string& what, const std::
 
 StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std::string& interconnect,
                         const StudyVariant& models, const StudyVariant& method) {
-  StudyPoint point{.all_reduce = false,
+  StudyPoint point{.kind = PointKind::kDecode,
                    .ranks = ranks,
                    .k = k,
                    .interconnect = interconnect,
@@ -187,6 +197,35 @@ std::vector<std::int64_t> ks_of(const Study& study, const StudyVariant& models, 
   return study.ks;
 }
 
+/// Marks the points that a calibration is made from, and adds that of the passes.
+void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
+  for (const int ranks : study.ranks) {
+    for (const std::int64_t k : {std::int64_t{0}, Study::kCalibrationK}) {
+      const auto at = std::ranges::find_if(points, [&](const StudyPoint& point) {
+        return point.kind == PointKind::kDecode && point.ranks == ranks && point.k == k &&
+               point.interconnect == kNativeInterconnect && point.models == study.models.front().name &&
+               point.method == study.methods.front().name;
+      });
+      if (at == points.end()) {
+        throw_bad_input(
+            fmt::format("{}: hardware: found calibrated without the point 'ranks {}, K {}, native' of the first models "
+                        "and method, expected it among the study's",
+                        study.name, ranks, k));
+      }
+      at->calibrates = true;
+    }
+  }
+  StudyPoint passes = *std::ranges::find_if(points, &StudyPoint::calibrates);
+  passes.kind = PointKind::kPasses;
+  passes.ranks = 1;
+  passes.calibrates = false;
+  CommandLine command;
+  command.config = study.config;
+  command.set = passes.set;
+  passes.key = key_of(passes, serialise(make_run_config(command)), study.launcher);
+  points.push_back(std::move(passes));
+}
+
 }  // namespace
 
 Study parse_study(const std::string& yaml, const std::string& place, const std::string& name) {
@@ -211,8 +250,23 @@ Study load_study(const std::string& name) {
   return parse_study(read_named_file(file, "--config"), file.string(), file.stem().string());
 }
 
+std::optional<Hardware> Study::hardware_of(int count) const {
+  if (hardware.empty()) return std::nullopt;
+  const std::string place = name + ": hardware";
+  const std::string file = with_ranks(hardware, count);
+  if (file != hardware) {
+    try {
+      find_hardware(file, place);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+  return load_hardware(file, place);
+}
+
 std::string StudyPoint::label() const {
-  if (all_reduce) return fmt::format("all-reduces, ranks {}, {}", ranks, interconnect);
+  if (kind == PointKind::kPasses) return "passes alone";
+  if (kind == PointKind::kAllReduce) return fmt::format("all-reduces, ranks {}, {}", ranks, interconnect);
   std::string text = fmt::format("ranks {}, K {}, {}", ranks, k, interconnect);
   for (const std::string& variant : {models, method}) {
     if (variant != kOnly) text += ", " + variant;
@@ -221,8 +275,10 @@ std::string StudyPoint::label() const {
 }
 
 std::vector<StudyPoint> points_of(const Study& study) {
+  if (!study.published.empty()) load_published(study.published, study.name + ": published");
   std::vector<StudyPoint> points;
   for (const int ranks : study.ranks) {
+    if (!study.calibrates()) study.hardware_of(ranks);
     for (const std::string& interconnect : study.interconnects) {
       for (const StudyVariant& models : study.models) {
         for (const StudyVariant& method : study.methods) {
@@ -233,7 +289,7 @@ std::vector<StudyPoint> points_of(const Study& study) {
       }
       if (study.all_reduce && ranks > 1) {
         load_choice(interconnect, study.name + ": interconnect", {});
-        StudyPoint point{.all_reduce = true,
+        StudyPoint point{.kind = PointKind::kAllReduce,
                          .ranks = ranks,
                          .interconnect = interconnect,
                          .models = {},
@@ -245,19 +301,22 @@ std::vector<StudyPoint> points_of(const Study& study) {
       }
     }
   }
+  if (study.calibrates()) add_calibration(study, points);
   return points;
 }
 
 std::vector<std::string> command_of(const Study& study, const StudyPoint& point, const std::filesystem::path& programs,
                                     const std::filesystem::path& json) {
   std::vector<std::string> words = words_of(study.launcher);
-  for (std::string& word : words) {
-    for (std::size_t at = word.find(kRanksWord); at != std::string::npos; at = word.find(kRanksWord)) {
-      word.replace(at, kRanksWord.size(), std::to_string(point.ranks));
-    }
-  }
+  for (std::string& word : words) word = with_ranks(std::move(word), point.ranks);
   const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
-  if (point.all_reduce) {
+  if (point.kind == PointKind::kPasses) {
+    add({programs / "specdec_study", "--time-passes", "--config", study.config});
+    for (const std::string& assignment : point.set) add({"--set", assignment});
+    add({"--json", json});
+    return words;
+  }
+  if (point.kind == PointKind::kAllReduce) {
     add({programs / "allreduce_bench", "--transport", "auto", "--bytes", study.all_reduce_bytes, "--seconds", "0.1",
          "--interconnect", point.interconnect, "--json", json});
     return words;
@@ -274,7 +333,7 @@ std::vector<StudyJob> order_of(const Study& study, const std::vector<StudyPoint>
   for (int repeat = 0; repeat < study.repeats; ++repeat) {
     const std::size_t begin = jobs.size();
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (repeat == 0 || !points[i].all_reduce) jobs.push_back({.point = i, .repeat = repeat});
+      if (repeat == 0 || points[i].kind != PointKind::kAllReduce) jobs.push_back({.point = i, .repeat = repeat});
     }
     // Fisher and Yates.
     for (std::size_t i = jobs.size() - 1; i > begin; --i) {

@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/cli.h"
+#include "runtime/hardware.h"
 
 /// A scaling study as it is written down: what is varied, and how its jobs are started (docs/study.md).
 namespace specdec {
@@ -33,23 +34,41 @@ struct Study {
   std::uint64_t seed = 0;  ///< of the order of the jobs
   double timeout = 600;    ///< seconds a job
   std::string launcher = "mpirun -np {ranks}";
-  std::string hardware;   ///< description to predict with; empty: no predictions
+  /// Predictions are of a description that is made from the study's own jobs: K = 0 and kCalibrationK of the first models with the first method on the machine's own
+  /// interconnect, and passes.
+  bool calibrates() const { return hardware == kCalibrated; }
+  static constexpr std::string_view kCalibrated = "calibrated";
+  static constexpr std::int64_t kCalibrationK = 4;
+
+  std::string hardware;   ///< description to predict with, "{ranks}" in it being a point's; empty: no predictions
   std::string published;  ///< figures of a paper to draw beside; empty: none
+
+  /// The description of so many ranks; nothing without one, and where {ranks} names a file that is not there.
+  std::optional<Hardware> hardware_of(int count) const;
 };
 
 /// Reads the file of a study, which is looked up as configs are. Throws kBadInput in one line.
 Study load_study(const std::string& name);
 Study parse_study(const std::string& yaml, const std::string& place, const std::string& name);
 
-/// One point of a study: a job, which is run `repeats` times.
+enum class PointKind : std::uint8_t {
+  kDecode,
+  kAllReduce,  ///< a run of allreduce_bench, which has neither K nor models nor method
+  kPasses,     ///< passes of the first models alone, for a calibration
+};
+
+/// One point of a study: a job, which is run `repeats` times (kAllReduce: once).
 struct StudyPoint {
-  bool all_reduce = false;  ///< a run of allreduce_bench; then there is neither k nor models nor method
+  PointKind kind = PointKind::kDecode;
   int ranks = 1;
   std::int64_t k = 0;
   std::string interconnect;
   std::string models;
   std::string method;
   std::vector<std::string> set;  ///< all keys over the study's config, in order
+
+  /// Whether a calibration is made from it.
+  bool calibrates = false;
 
   /// "ranks 2, K 4, tpu-v4-chen, shipped, nucleus".
   std::string label() const;
@@ -71,7 +90,7 @@ struct StudyJob {
   int repeat = 0;         ///< from 0
 };
 
-/// Every point as often as it is run (those of all-reduces once), shuffled by the study's seed within each repetition: what changes slowly on a machine meets all points alike.
+/// Every point as often as it is run (all-reduces once), shuffled by the study's seed within each repetition: what changes slowly on a machine meets all points alike.
 std::vector<StudyJob> order_of(const Study& study, const std::vector<StudyPoint>& points);
 
 }  // namespace specdec

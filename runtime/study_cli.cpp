@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "backend/error.h"
+#include "parallel/shard_plan.h"
 #include "runtime/byte_sizes.h"
 #include "runtime/flags.h"
 #include "runtime/version.h"
@@ -24,6 +25,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  specdec_study --config study-shipped.yaml --plan\n"
     "  specdec_study --config study-shipped.yaml --out results\n"
+    "  specdec_study --calibrate 1,2 --config chinchilla-like-native.yaml --out this-machine\n"
     "  specdec_study --predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.884 --k 0..7\n"
     "  specdec_study --predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.755 --placement rank0 "
     "--json F\n"
@@ -46,6 +48,8 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   bool predicts = false;
   bool plans = false;
   bool reports = false;
+  bool times = false;
+  std::string calibrate;
   std::string ks = "0..8";
   std::string placement = "rank0";
   int ranks = 0;
@@ -58,6 +62,19 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   app.add_flag("--plan", plans, "Print the points of the study, what is done and how long the rest takes, and exit");
   app.add_flag("--report", reports, "Write the report of what has run, and run nothing");
   app.add_option("--out", command.out, "Folder of the study's results (default: its name, in the current directory)");
+  const CLI::Option* const calibrates =
+      app.add_option("--calibrate", calibrate,
+                     "Describe this machine for predictions, from the config's models on so many ranks; --out: how the "
+                     "files' names begin")
+          ->type_name("[RANKS=1,2]")
+          ->expected(0, 1);
+  app.add_option("--launcher", command.launcher, "With --calibrate, the words that start {ranks} ranks");
+  app.add_flag("--time-passes", times, "Time passes of the config's models alone, as the jobs of a calibration do");
+  app.add_option_function<std::string>(
+         "--set", [&](const std::string& text) { command.set.push_back(text); },
+         "With --time-passes, change one key of the config; repeatable")
+      ->type_name("KEY=VALUE")
+      ->trigger_on_parse();
   app.add_flag("--predict", predicts, "Predict from descriptions alone");
   app.add_option("--hardware", command.hardware, "Name or file of a description of the machine (configs/hardware/)");
   app.add_option("--alpha", command.alpha, "Acceptance rate of a position that is reached, 0 to 1");
@@ -72,18 +89,37 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   const auto require = [&](const char* flag, const char* what) {
     if (app.count(flag) == 0) throw_bad_input(fmt::format("{}: found nothing, expected {}", flag, what));
   };
-  if (plans + reports + predicts > 1) {
-    throw_bad_input("command line: found more than one of --plan, --report and --predict, expected one");
+  const bool describes = calibrates->count() > 0;
+  if (plans + reports + predicts + describes + times > 1) {
+    throw_bad_input(
+        "command line: found more than one of --plan, --report, --predict, --calibrate and --time-passes, expected "
+        "one");
   }
-  require("--config", predicts ? "a config with a target and a draft" : "a study, such as study-shipped.yaml (--help)");
+  if (!command.launcher.empty() && !describes) {
+    throw_bad_input("--launcher: found without --calibrate, expected in the study's file");
+  }
+  require("--config", predicts || describes || times ? "a config with a target and a draft"
+                                                     : "a study, such as study-shipped.yaml (--help)");
   if (!predicts) {
-    for (const char* flag : {"--hardware", "--alpha", "--k", "--placement", "--ranks", "--context", "--json"}) {
-      if (app.count(flag) > 0) throw_bad_input(fmt::format("{}: found without --predict, expected with it", flag));
+    for (const char* flag :
+         {"--hardware", "--alpha", "--k", "--placement", "--ranks", "--context", "--json", "--set"}) {
+      const bool of_passes = flag == std::string_view("--json") || flag == std::string_view("--set");
+      if (app.count(flag) > 0 && !(times && of_passes))
+        throw_bad_input(fmt::format("{}: found without --predict, expected with it", flag));
     }
     if (app.count("--out") > 0 && command.out.empty()) {
       throw_bad_input("--out: found nothing, expected the name of a folder");
     }
-    command.mode = plans ? StudyMode::kPlan : reports ? StudyMode::kReport : StudyMode::kRun;
+    if (describes)
+      command.calibrate = parse_range(calibrate.empty() ? "1,2" : calibrate, kCanonicalSlices, "--calibrate");
+    if (std::ranges::find(command.calibrate, 0) != command.calibrate.end()) {
+      throw_bad_input("--calibrate: found 0, expected numbers of ranks");
+    }
+    command.mode = describes ? StudyMode::kCalibrate
+                   : times   ? StudyMode::kTimePasses
+                   : plans   ? StudyMode::kPlan
+                   : reports ? StudyMode::kReport
+                             : StudyMode::kRun;
     return command;
   }
   if (app.count("--out") > 0)

@@ -12,17 +12,22 @@
 namespace specdec {
 
 enum class StudyMode : std::uint8_t {
-  kRun,      ///< a study's jobs, then its report
-  kPlan,     ///< what would run
-  kReport,   ///< of what has run
-  kPredict,  ///< from descriptions alone
+  kRun,         ///< a study's jobs, then its report
+  kPlan,        ///< what would run
+  kReport,      ///< of what has run
+  kPredict,     ///< from descriptions alone
+  kCalibrate,   ///< describes this machine
+  kTimePasses,  ///< the job of a calibration that times passes alone
 };
 
 struct StudyCommand {
   StudyMode mode = StudyMode::kRun;
-  std::string config;         ///< --config: of a study, or with kPredict of a run
-  std::filesystem::path out;  ///< --out DIR; empty: the study's name in the current directory
-  std::string hardware;       ///< --hardware
+  std::string config;                   ///< --config: of a study, or with kPredict of a run
+  std::filesystem::path out;            ///< --out DIR; empty: the study's name in the current directory
+  std::vector<std::int64_t> calibrate;  ///< --calibrate: rank counts
+  std::string launcher;                 ///< --launcher, of a calibration; empty: as a study's
+  std::string hardware;                 ///< --hardware
+  std::vector<std::string> set;         ///< --set, with kTimePasses
   double alpha = 0;
   std::vector<std::int64_t> ks;  ///< in the order in which they were given
   Placement placement = Placement::kRank0;

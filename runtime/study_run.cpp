@@ -25,6 +25,10 @@ using nlohmann::json;
 
 constexpr double kDrawingSeconds = 300;
 
+std::string_view name_of(PointKind kind) {
+  return kind == PointKind::kDecode ? "run" : kind == PointKind::kAllReduce ? "all_reduce" : "passes";
+}
+
 json read_json(const fs::path& file) {
   std::ifstream in(file);
   return in ? json::parse(in, nullptr, false) : json(json::value_t::discarded);
@@ -60,7 +64,7 @@ json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std:
   json row = {{"key", point.key},
               {"repeat", job.repeat},
               {"label", point.label()},
-              {"kind", point.all_reduce ? "all_reduce" : "run"},
+              {"kind", name_of(point.kind)},
               {"ranks", point.ranks},
               {"k", point.k},
               {"interconnect", point.interconnect},
@@ -77,7 +81,9 @@ json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std:
   } else {
     try {
       const json report = read_json(report_file);
-      if (point.all_reduce) {
+      if (point.kind == PointKind::kPasses) {
+        row["passes"] = report;
+      } else if (point.kind == PointKind::kAllReduce) {
         row["rows"] = report.at("rows");
       } else {
         keep_run(row, report);
@@ -187,7 +193,7 @@ std::string plan_text(const Study& study, const std::vector<StudyPoint>& points,
   std::string text =
       fmt::format("{}: {} points, {} jobs, {} done\n\n", study.name, points.size(), all, all - left.size());
   for (const StudyPoint& point : points) {
-    const int repeats = point.all_reduce ? 1 : study.repeats;
+    const int repeats = point.kind == PointKind::kAllReduce ? 1 : study.repeats;
     int done = 0;
     for (int repeat = 0; repeat < repeats; ++repeat) done += results.finished(point.key, repeat) != nullptr ? 1 : 0;
     text += fmt::format("  {} of {}  {}\n", done, repeats, point.label());

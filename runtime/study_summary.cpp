@@ -8,6 +8,7 @@
 
 #include "backend/error.h"
 #include "runtime/acceptance.h"
+#include "runtime/cli.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
 #include "runtime/published.h"
@@ -38,6 +39,8 @@ struct Sums {
   double prompts = 0;
   Percentiles token_ms;
   std::map<std::string, double> split;
+  std::vector<double> job_per_token;                     ///< of each job
+  std::map<std::string, std::vector<double>> job_split;  ///< a loop's, of each job
   std::vector<double> per_token;
   std::vector<double> per_loop;
   std::vector<double> efficiency;
@@ -47,6 +50,13 @@ double number(const json& value) { return value.is_number() ? value.get<double>(
 
 std::optional<double> ratio(double numerator, double denominator) {
   return denominator > 0 ? std::optional(numerator / denominator) : std::nullopt;
+}
+
+/// The mean of the two middle ones of an even number.
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
@@ -77,7 +87,12 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
     sums.token_ms.p90 += number(token.at("p90"));
     sums.token_ms.p99 += number(token.at("p99"));
   }
-  for (const char* part : kSplit) sums.split[part] += kMilli * number(metrics.at("split").at(part).at("seconds"));
+  sums.job_per_token.push_back(number(metrics.at("ms_per_token")));
+  for (const char* part : kSplit) {
+    const double ms = kMilli * number(metrics.at("split").at(part).at("seconds"));
+    sums.split[part] += ms;
+    sums.job_split[part].push_back(ms / std::max(loops, 1.0));
+  }
   for (const json& prompt : run.at("prompts")) {
     const double tokens = number(prompt.at("tokens"));
     const double count = number(prompt.at("loops"));
@@ -105,8 +120,14 @@ void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
   figures.alpha = ratio(sums.beta, sums.reached);
   if (figures.alpha) figures.expected_tokens_per_loop = ratio(sums.expected, full_loops);
   figures.draft_ms_per_token = ratio(sums.draft_ms, sums.drafted);
+  figures.drafted_per_loop = sums.drafted / sums.loops;
+  figures.context = sums.prompts > 0 ? sums.context / sums.prompts : 0;
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
-  for (const char* part : kSplit) figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
+  for (const char* part : kSplit) {
+    figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
+    figures.median_split_ms.emplace_back(part, median(std::move(sums.job_split[part])));
+  }
+  figures.median_ms_per_token = median(std::move(sums.job_per_token));
 }
 
 /// Decoding alone beside a point: of its own method where that has a K of 0, else of any.
@@ -115,8 +136,8 @@ const PointFigures* alone(const std::vector<StudyPoint>& points, const std::vect
   const PointFigures* found = nullptr;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const StudyPoint& point = points[i];
-    if (point.all_reduce || point.k != 0 || point.ranks != of.ranks || point.interconnect != of.interconnect ||
-        point.models != of.models || figures[i].finished == 0) {
+    if (point.kind != PointKind::kDecode || point.k != 0 || point.ranks != of.ranks ||
+        point.interconnect != of.interconnect || point.models != of.models || figures[i].finished == 0) {
       continue;
     }
     if (found == nullptr || point.method == of.method) found = &figures[i];
@@ -124,12 +145,16 @@ const PointFigures* alone(const std::vector<StudyPoint>& points, const std::vect
   return found;
 }
 
-std::optional<Prediction> predict_point(const Study& study, const Hardware& described, const StudyPoint& point,
-                                        const PointFigures& figures, double context) {
+RunConfig config_of(const Study& study, const StudyPoint& point) {
   CommandLine command;
   command.config = study.config;
   command.set = point.set;
-  const RunConfig config = make_run_config(command);
+  return make_run_config(command);
+}
+
+std::optional<Prediction> predict_point(const Study& study, const Hardware& described, const StudyPoint& point,
+                                        const PointFigures& figures) {
+  const RunConfig config = config_of(study, point);
   if (config.decode.draft_length != DraftLengthRule::kFixed || figures.finished == 0 || point.ranks > described.ranks) {
     return std::nullopt;
   }
@@ -139,30 +164,106 @@ std::optional<Prediction> predict_point(const Study& study, const Hardware& desc
                    .target_dtype = config.dtype,
                    .draft_dtype = config.type_of_draft(),
                    .ranks = point.ranks,
-                   .context = static_cast<std::int64_t>(context)};
+                   .context = static_cast<std::int64_t>(figures.context)};
   if (!config.draft.empty()) job.draft = load_model_config(config.draft);
   const std::int64_t ks[] = {point.k};
   Prediction of = predict(hardware, job, figures.alpha.value_or(0), ks).front();
   return of;
 }
 
-void compare_points(StudySummary& summary, const Study& study, const std::vector<StudyPoint>& points,
-                    const std::vector<double>& contexts) {
-  std::optional<Hardware> hardware;
-  if (!study.hardware.empty()) hardware = load_hardware(study.hardware, study.name + ": hardware");
+/// A loop of a point's jobs, in seconds: each part the median over the jobs, since now and then one is disturbed.
+CalibrationLoop loop_of(const PointFigures& figures) {
+  CalibrationLoop loop{.drafted = figures.drafted_per_loop};
+  for (const auto& [part, ms] : figures.median_split_ms) {
+    const double seconds = ms / kMilli;
+    if (part == "draft") loop.draft = seconds;
+    if (part == "broadcast") loop.broadcast = seconds;
+    if (part == "score_compute") loop.compute = seconds;
+    if (part == "score_all_reduce") loop.all_reduce = seconds;
+    if (part == "decide" || part == "rest") loop.rest += seconds;
+  }
+  return loop;
+}
+
+PassTimes mean_passes(const std::vector<json>& of) {
+  PassTimes mean;
+  const double share = 1 / static_cast<double>(of.size());
+  for (const json& passes : of) {
+    const auto add = [&](std::vector<double>& into, const char* which) {
+      const auto ms = passes.at(which).get<std::vector<double>>();
+      into.resize(ms.size());
+      for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i] / kMilli;
+    };
+    add(mean.target, "target_ms");
+    add(mean.draft, "draft_ms");
+    mean.layer += share * passes.at("layer_ms").get<double>() / kMilli;
+  }
+  return mean;
+}
+
+/// A description for each rank count whose two points have run.
+void calibrate_points(StudySummary& summary, const Study& study, const std::vector<StudyPoint>& points,
+                      const PassTimes& passes) {
+  for (const int ranks : study.ranks) {
+    const auto at = [&](std::int64_t k) {
+      return static_cast<std::size_t>(std::ranges::find_if(points,
+                                                           [&](const StudyPoint& point) {
+                                                             return point.calibrates && point.ranks == ranks &&
+                                                                    point.k == k;
+                                                           }) -
+                                      points.begin());
+    };
+    const std::size_t alone = at(0);
+    const std::size_t drafts = at(Study::kCalibrationK);
+    if (summary.points[alone].finished == 0 || summary.points[drafts].finished == 0) continue;
+    const RunConfig config = config_of(study, points[alone]);
+    Hardware hardware = calibrate({.target = load_model_config(config.target),
+                                   .draft = load_model_config(config.draft),
+                                   .target_dtype = config.dtype,
+                                   .draft_dtype = config.type_of_draft(),
+                                   .ranks = ranks,
+                                   .context = summary.points[alone].context,
+                                   .passes = passes,
+                                   .alone = loop_of(summary.points[alone]),
+                                   .drafts = loop_of(summary.points[drafts])});
+    hardware.name = fmt::format("{}-{}", study.name, ranks);
+    hardware.source =
+        fmt::format("calibrated with {} on {}", study.config, summary.machine.at("backend").get<std::string>());
+    hardware.interconnect.name = hardware.name;
+    hardware.interconnect.source = hardware.source;
+    summary.calibrated.emplace(ranks, std::move(hardware));
+  }
+}
+
+std::optional<Hardware> hardware_of(const StudySummary& summary, const Study& study, int ranks) {
+  if (!study.calibrates()) return study.hardware_of(ranks);
+  const auto at = summary.calibrated.find(ranks);
+  return at == summary.calibrated.end() ? std::nullopt : std::optional(at->second);
+}
+
+/// Of a prediction, over the median of the point's jobs.
+std::optional<double> error_of(const PointFigures& f) {
+  if (!f.predicted) return std::nullopt;
+  return kMilli * f.predicted->token.mean / f.median_ms_per_token - 1;
+}
+
+void compare_points(StudySummary& summary, const Study& study, const std::vector<StudyPoint>& points) {
   double sum = 0;
   int count = 0;
   for (std::size_t i = 0; i < points.size(); ++i) {
     PointFigures& figures = summary.points[i];
-    if (points[i].all_reduce || figures.finished == 0) continue;
+    if (points[i].kind != PointKind::kDecode || figures.finished == 0) continue;
     if (const PointFigures* const base = alone(points, summary.points, points[i])) {
       figures.speedup = ratio(base->ms_per_token.mean, figures.ms_per_token.mean);
       if (figures.draft_ms_per_token) figures.cost_ratio = ratio(*figures.draft_ms_per_token, base->ms_per_token.mean);
     }
+    const std::optional<Hardware> hardware = hardware_of(summary, study, points[i].ranks);
     if (!hardware) continue;
-    figures.predicted = predict_point(study, *hardware, points[i], figures, contexts[i]);
+    figures.predicted = predict_point(study, *hardware, points[i], figures);
     if (!figures.predicted) continue;
-    const double error = std::abs(kMilli * figures.predicted->token.mean / figures.ms_per_token.mean - 1);
+    // What a description was made from says nothing about how well it predicts.
+    if (points[i].calibrates) continue;
+    const double error = std::abs(*error_of(figures));
     sum += error;
     ++count;
     summary.worst_error = std::max(summary.worst_error.value_or(0), error);
@@ -179,22 +280,16 @@ json nullable(const std::optional<double>& value) { return value ? json(*value) 
 json band_json(const Band& of) { return {{"mean", of.mean}, {"p10", of.p10}, {"p90", of.p90}}; }
 
 json point_json(const StudyPoint& point, const PointFigures& f) {
-  json out = {{"ranks", point.ranks},
-              {"k", point.k},
-              {"interconnect", point.interconnect},
-              {"models", point.models},
-              {"method", point.method},
-              {"label", point.label()},
-              {"kind", kind_of(f)},
-              {"forced", f.forced},
-              {"finished", f.finished},
-              {"failed", f.failed},
-              {"error", f.error.empty() ? json() : json(f.error)}};
+  json out = {{"ranks", point.ranks},   {"k", point.k},           {"interconnect", point.interconnect},
+              {"models", point.models}, {"method", point.method}, {"label", point.label()},
+              {"kind", kind_of(f)},     {"forced", f.forced},     {"calibrates", point.calibrates},
+              {"finished", f.finished}, {"failed", f.failed},     {"error", f.error.empty() ? json() : json(f.error)}};
   if (f.finished == 0) return out;
   json split = json::object();
   for (const auto& [part, ms] : f.split_ms) split[part] = ms;
   out.update({{"tokens", f.tokens},
               {"ms_per_token", band_json(f.ms_per_token)},
+              {"median_ms_per_token", f.median_ms_per_token},
               {"ms_per_loop", band_json(f.ms_per_loop)},
               {"efficiency", band_json(f.efficiency)},
               {"token_ms", {{"p50", f.token_ms.p50}, {"p90", f.token_ms.p90}, {"p99", f.token_ms.p99}}},
@@ -243,13 +338,10 @@ json published_json(const Study& study) {
           {"ms_128", of.ms_128}, {"efficiency", of.efficiency}, {"ms_per_loop", of.ms_per_loop}};
 }
 
+std::string percent(const std::optional<double>& share) { return share ? fmt::format("{:+.1f} %", 100 * *share) : "-"; }
+
 std::string cell(const std::optional<double>& value, const char* format = "{:.3f}") {
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
-}
-
-std::optional<double> error_of(const PointFigures& f) {
-  if (!f.predicted) return std::nullopt;
-  return 100 * (kMilli * f.predicted->token.mean / f.ms_per_token.mean - 1);
 }
 
 }  // namespace
@@ -266,12 +358,12 @@ Band band(std::vector<double> values, double mean) {
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results) {
   StudySummary summary;
-  std::vector<double> contexts(points.size());
+  std::vector<json> passes;
   std::string latest;
   for (std::size_t i = 0; i < points.size(); ++i) {
     PointFigures figures;
     Sums sums;
-    for (int repeat = 0; repeat < (points[i].all_reduce ? 1 : study.repeats); ++repeat) {
+    for (int repeat = 0; repeat < (points[i].kind == PointKind::kAllReduce ? 1 : study.repeats); ++repeat) {
       const json* const row = results.latest(points[i].key, repeat);
       if (row == nullptr) continue;
       if (row->at("status") != "ok") {
@@ -279,7 +371,12 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
         figures.error = row->at("error").get<std::string>();
         continue;
       }
-      if (points[i].all_reduce) {
+      if (points[i].kind == PointKind::kPasses) {
+        ++figures.finished;
+        passes.push_back(row->at("passes"));
+        continue;
+      }
+      if (points[i].kind == PointKind::kAllReduce) {
         ++figures.finished;
         for (const json& line : row->at("rows")) summary.all_reduces.push_back(line);
         continue;
@@ -291,11 +388,11 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
         summary.program = row->at("program").get<std::string>();
       }
     }
-    contexts[i] = sums.prompts > 0 ? sums.context / sums.prompts : 0;
-    if (!points[i].all_reduce) fill(figures, sums, points[i].k);
+    if (points[i].kind == PointKind::kDecode) fill(figures, sums, points[i].k);
     summary.points.push_back(std::move(figures));
   }
-  compare_points(summary, study, points, contexts);
+  if (study.calibrates() && !passes.empty()) calibrate_points(summary, study, points, mean_passes(passes));
+  compare_points(summary, study, points);
   return summary;
 }
 
@@ -303,7 +400,7 @@ json summary_json(const Study& study, const std::vector<StudyPoint>& points, con
   json rows = json::array();
   json failed = json::array();
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (!points[i].all_reduce) rows.push_back(point_json(points[i], summary.points[i]));
+    if (points[i].kind == PointKind::kDecode) rows.push_back(point_json(points[i], summary.points[i]));
     if (summary.points[i].failed > 0) {
       failed.push_back(
           {{"label", points[i].label()}, {"jobs", summary.points[i].failed}, {"error", summary.points[i].error}});
@@ -337,7 +434,7 @@ std::string summary_csv(const Study& /*study*/, const std::vector<StudyPoint>& p
   for (std::size_t i = 0; i < points.size(); ++i) {
     const StudyPoint& p = points[i];
     const PointFigures& f = summary.points[i];
-    if (p.all_reduce) continue;
+    if (p.kind != PointKind::kDecode) continue;
     text += fmt::format("{},{},{},{},{},{},\"{}\",{},{}", p.ranks, p.k, p.interconnect, p.models, p.method, kind_of(f),
                         f.forced, f.finished, f.failed);
     const auto of = [&](double value) { return f.finished > 0 ? std::optional(value) : std::nullopt; };
@@ -370,7 +467,7 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
     const StudyPoint& p = points[i];
     const PointFigures& f = summary.points[i];
     if (f.failed > 0) failures += fmt::format("- {}: {} of its jobs failed: {}\n", p.label(), f.failed, f.error);
-    if (p.all_reduce) continue;
+    if (p.kind != PointKind::kDecode) continue;
     if (!f.forced.empty()) forced = f.forced;
     text += fmt::format("| {} | {} | {} | {} | {} |", p.ranks, p.interconnect, p.models, p.method, p.k);
     if (f.finished == 0) {
@@ -384,14 +481,15 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
     if (predicts) {
       text +=
           fmt::format(" {} | {} |", cell(f.predicted ? std::optional(kMilli * f.predicted->token.mean) : std::nullopt),
-                      cell(error_of(f), "{:+.1f} %"));
+                      percent(error_of(f)));
     }
     text += "\n";
   }
   if (!forced.empty()) text += fmt::format("\nForced, and not what models say: {}.\n", forced);
   if (summary.mean_error) {
-    text += fmt::format("\nPrediction ({}) against measurement: mean of the errors {:.1f} %, worst {:.1f} %.\n",
-                        study.hardware, 100 * *summary.mean_error, 100 * *summary.worst_error);
+    text += fmt::format(
+        "\nPrediction ({}) against the median of each point's jobs: mean of the errors {:.1f} %, worst {:.1f} %.\n",
+        study.hardware, 100 * *summary.mean_error, 100 * *summary.worst_error);
   }
   if (!failures.empty()) text += "\nFailed:\n\n" + failures;
   return text;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/calibration.h"
 #include "runtime/cost_model.h"
 #include "runtime/metrics.h"
 #include "runtime/study.h"
@@ -33,6 +35,8 @@ struct PointFigures {
   std::int64_t tokens = 0;
   std::int64_t full_loops = 0;
   Band ms_per_token;
+  double median_ms_per_token =
+      0;  ///< of the jobs' means: what a prediction is held to, since now and then a job is disturbed
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
   Percentiles token_ms;
@@ -40,8 +44,11 @@ struct PointFigures {
   std::optional<double> tokens_per_loop;
   std::optional<double> expected_tokens_per_loop;
   std::optional<double> draft_ms_per_token;
-  double late_share = 0;                                 ///< of modelled collectives
-  std::vector<std::pair<std::string, double>> split_ms;  ///< a loop's
+  double drafted_per_loop = 0;
+  double context = 0;                                           ///< committed tokens, the mean over what was generated
+  double late_share = 0;                                        ///< of modelled collectives
+  std::vector<std::pair<std::string, double>> split_ms;         ///< a loop's, mean
+  std::vector<std::pair<std::string, double>> median_split_ms;  ///< a loop's, each part the median of the jobs
   // Against decoding alone with the same ranks, interconnect and models.
   std::optional<double> speedup;
   std::optional<double> cost_ratio;  ///< c
@@ -53,7 +60,9 @@ struct StudySummary {
   std::vector<nlohmann::json> all_reduces;  ///< rows of allreduce_bench
   nlohmann::json machine;                   ///< of the last job, with its program
   std::string program;
-  std::optional<double> mean_error;  ///< of predictions: mean of |predicted / measured - 1| over points that ran
+  std::map<int, Hardware> calibrated;  ///< by ranks, where the study calibrates
+  /// Of predictions: mean of |predicted / measured - 1| over points that ran, those left out that a calibration was made from.
+  std::optional<double> mean_error;
   std::optional<double> worst_error;
 };
 

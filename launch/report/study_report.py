@@ -67,7 +67,7 @@ def points_table(points, predicts):
                cell(p["alpha"]), cell(p["cost_ratio"]), cell(p["speedup"], "{:.2f}")]
         if predicts:
             told = p["predicted"] and p["predicted"]["ms_per_token"]
-            row += [cell(told), cell(told and 100 * (told / time["mean"] - 1), "{:+.1f} %")]
+            row += [cell(told), cell(told and 100 * (told / p["median_ms_per_token"] - 1), "{:+.1f} %")]
         rows.append(row)
     return table(head, rows, 4)
 

@@ -147,7 +147,20 @@ def failures_are_rows(options):
         expect("took longer than 1 s (timeout)" in slow.text("report.html"), "the report does not say so")
 
 
-CASES = {case.__name__: case for case in (a_killed_study_goes_on_where_it_was, the_report_comes_out, failures_are_rows)}
+def this_machine_is_described(options):
+    with tempfile.TemporaryDirectory() as directory:
+        out = os.path.join(directory, "here")
+        done = subprocess.run([options.program, "--calibrate", "1,2", "--config", CONFIG, "--out", out, "--launcher", f"{options.mpirun} -np {{ranks}}"],
+                              capture_output=True, text=True, timeout=6 * job.LIMIT, check=False)
+        expect(done.returncode == 0, f"{done.returncode}: {done.stderr}")
+        for ranks in (1, 2):
+            file = f"{out}-{ranks}.yaml"
+            predicted = subprocess.run([options.program, "--predict", "--hardware", file, "--config", CONFIG, "--alpha", "0.8"],
+                                       capture_output=True, text=True, timeout=job.LIMIT, check=False)
+            expect(predicted.returncode == 0 and "cpu (" in predicted.stdout, f"{file} is not taken: {predicted.stderr}")
+
+
+CASES = {case.__name__: case for case in (a_killed_study_goes_on_where_it_was, the_report_comes_out, failures_are_rows, this_machine_is_described)}
 
 if __name__ == "__main__":
     job.run_cases(job.parse(__doc__), CASES)

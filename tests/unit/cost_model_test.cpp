@@ -74,7 +74,7 @@ TEST(CostModel, ADraftOfBillionsPaysWhenAllChipsHoldIt) {
 
 TEST(CostModel, OnASharedMemoryADraftOnOneRankReadsAlone) {
   Hardware hardware = tpu();
-  hardware.node_read_rate = 4 * hardware.read_rate;  // of 16 ranks
+  hardware.node_read_rate = 4 * hardware.memory.rate;  // of 16 ranks
   hardware.operations_rate = 1e18;
   PredictedJob job = chinchilla();
   job.placement = Placement::kReplicated;
@@ -130,7 +130,7 @@ TEST(CostModel, OperationsAndCacheByHand) {
 
 TEST(CostModel, APassIsTheLongerOfReadingAndComputing) {
   Hardware hardware;
-  hardware.read_rate = 100;
+  hardware.memory.rate = 100;
   hardware.node_read_rate = 150;
   hardware.operations_rate = 1000;
   hardware.layer_seconds = 0.5;
@@ -142,8 +142,37 @@ TEST(CostModel, APassIsTheLongerOfReadingAndComputing) {
       << "two ranks of a node read 75 each";
   EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.weight_bytes = 200, .operations = 9000, .layers = 2}, 1), 9 + 1.25);
   hardware.ranks_per_node = 2;
-  EXPECT_EQ(hardware.read_rate_of(1), 100);
-  EXPECT_EQ(hardware.read_rate_of(8), 75) << "two on each node";
+  EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 1, false), 3);
+  EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 8, false), 4) << "two on each node";
+}
+
+TEST(CostModel, MoreRowsCostWhatTheDescriptionSaysAndBeyondItAsTheLastOnes) {
+  Hardware hardware;
+  hardware.memory = {.rate = 100, .rows_cost = {1, 1.5, 2.25}};
+  for (const auto& [rows, cost] :
+       std::vector<std::pair<std::int64_t, double>>{{1, 1}, {2, 1.5}, {3, 2.25}, {5, 3.75}}) {
+    EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.rows = rows, .weight_bytes = 200, .cache_bytes = 100}, 1), 2 * cost + 1);
+  }
+}
+
+TEST(CostModel, AModelThatStaysInACacheIsReadFromThereAndTheFirstDraftAfterALargeTargetIsNot) {
+  Hardware hardware = tpu();
+  hardware.memory.rate = 1e9;
+  hardware.cache.rate = 4e9;
+  PredictedJob job = chinchilla();
+  job.placement = Placement::kRank0;
+  job.context = 0;
+  const double draft = work_of(job.draft, {.cache_bytes = 2, .payload_bytes = 2}).weight_bytes;
+  hardware.cached_bytes = draft;
+  const auto of_draft = [&](std::int64_t k) {
+    return loop_time(hardware, job, k).draft - static_cast<double>(k) * hardware.drafted_seconds;
+  };
+  EXPECT_NEAR(of_draft(2) - of_draft(1), draft / 4e9, 0.01 * draft / 4e9);
+  EXPECT_NEAR(of_draft(1), draft / 1e9, 0.01 * draft / 1e9);
+  const double from_memory = loop_time(hardware, job, 0).score;
+  hardware.cached_bytes = 1e15;
+  EXPECT_NEAR(of_draft(1), draft / 4e9, 0.01 * draft / 4e9) << "where the target stays too";
+  EXPECT_LT(loop_time(hardware, job, 0).score, 0.3 * from_memory);
 }
 
 TEST(CostModel, TheBestKHasTheLeastTimePerToken) {

@@ -57,8 +57,10 @@ TEST_F(StudyProgram, TakesOtherRanksAndListsOfK) {
 
 TEST_F(StudyProgram, ErrorsAreOneLineAndExitCodeTwo) {
   program_.expect_error("", "--config: found nothing, expected a study");
-  program_.expect_error("--predict --plan --config x", "found more than one of --plan, --report and --predict");
+  program_.expect_error("--predict --plan --config x", "found more than one of --plan, --report, --predict");
   program_.expect_error("--config study-shipped.yaml --k 0..7", "--k: found without --predict");
+  program_.expect_error("--config study-shipped.yaml --launcher x", "--launcher: found without --calibrate");
+  program_.expect_error("--calibrate 0 --config chinchilla-like-native.yaml", "--calibrate: found 0");
   program_.expect_error("--config study-shiped.yaml", "did you mean 'study-shipped.yaml'?");
   program_.expect_error("--predict --hardware tpu-v4x16 --config chinchilla-70b.yaml", "--alpha: found nothing");
   program_.expect_error("--predict --config chinchilla-70b.yaml --alpha 0.5", "--hardware: found nothing");

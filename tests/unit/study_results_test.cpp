@@ -82,6 +82,7 @@ json ran(const StudyPoint& point, int repeat, double loops, double tokens, doubl
                         {"acceptance_rate", drafts ? json(0.5 + 0.2 * repeat) : json()},
                         {"drafted", loops * static_cast<double>(point.k)},
                         {"draft_ms_per_token", drafts ? json(1.5) : json()},
+                        {"ms_per_token", ms_a_loop / tokens},
                         {"token_ms", {{"p50", 1 + repeat}, {"p90", 2 + repeat}, {"p99", 3 + repeat}}},
                         {"split", split}};
   json prompts = json::array();
@@ -134,6 +135,7 @@ TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
   EXPECT_EQ(fast.finished, 2);
   EXPECT_EQ(fast.tokens, 200);
   EXPECT_DOUBLE_EQ(fast.ms_per_token.mean, 6);
+  EXPECT_DOUBLE_EQ(fast.median_ms_per_token, 6);
   EXPECT_DOUBLE_EQ(fast.ms_per_loop.mean, 15);
   EXPECT_DOUBLE_EQ(fast.ms_per_loop.p90, 22.5);
   EXPECT_DOUBLE_EQ(fast.efficiency.mean, 0.5);

@@ -85,6 +85,24 @@ TEST(Study, KeysSayWhatAJobDoes) {
   EXPECT_NE(key(""), key("launcher: mpirun --bind-to none -np {ranks}\n"));
 }
 
+TEST(Study, ACalibrationIsMadeFromPointsOfTheStudyAndFromPasses) {
+  const std::vector<StudyPoint> points =
+      points_of(parsed("ranks: [1, 2]\nk: [0, 2, 4]\nall_reduce: false\nhardware: calibrated\n"
+                       "models: {shipped: {}, small: {draft: assets/manpy-0.5m}}\n"));
+  ASSERT_EQ(points.size(), 13U);
+  std::vector<std::string> from;
+  for (const StudyPoint& point : points) {
+    if (point.calibrates) from.push_back(point.label());
+  }
+  EXPECT_THAT(from, ElementsAre("ranks 1, K 0, native, shipped", "ranks 1, K 4, native, shipped",
+                                "ranks 2, K 0, native, shipped", "ranks 2, K 4, native, shipped"));
+  EXPECT_EQ(points.back().kind, PointKind::kPasses);
+  EXPECT_THAT(command_of(parsed("hardware: calibrated\n"), points.back(), "/p", "/j"),
+              IsSupersetOf({"/p/specdec_study", "--time-passes", "--json", "/j"}));
+  EXPECT_THAT(error_of("k: [0, 3]\nhardware: calibrated\n"),
+              HasSubstr("hardware: found calibrated without the point 'ranks 1, K 4, native'"));
+}
+
 TEST(Study, OrderHasEveryJobOnceAndIsShuffledWithinARepetition) {
   const Study study = parsed("ranks: [1, 2, 4]\nk: [0, 1, 2, 3, 4, 5]\nrepeats: 3\nseed: 9\n");
   const std::vector<StudyPoint> points = points_of(study);

@@ -1,0 +1,146 @@
+#include "runtime/calibration.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "backend/error.h"
+#include "runtime/pass_work.h"
+
+namespace specdec {
+namespace {
+
+constexpr double kMicro = 1e-6;
+constexpr double kMega = 1e6;
+constexpr double kGiga = 1e9;
+/// Of a pass, that is left for reading whatever the overheads seem to be.
+constexpr double kLeastReading = 0.05;
+/// A model of so many times the draft's bytes still counts as one that stays in the cache.
+constexpr double kCacheMargin = 1.25;
+
+struct Weighed {
+  double weights = 0;
+  double keys = 0;
+  double all() const { return weights + keys; }
+};
+
+Weighed one_row(const ModelConfig& model, DType dtype, double context, int ranks) {
+  const PassWork work =
+      work_of(model, {.context = static_cast<std::int64_t>(context), .ranks = ranks, .weights = dtype});
+  return {work.weight_bytes, work.cache_bytes};
+}
+
+/// What is read in `seconds` of a pass beside the overhead of its layers.
+double reading_of(double seconds, double overhead) { return std::max(seconds - overhead, kLeastReading * seconds); }
+
+/// The costs by which weights are multiplied so that passes of 1, 2, ... rows take `seconds`; never falling, which only noise would be.
+std::vector<double> costs_of(const std::vector<double>& seconds, double overhead, const Weighed& bytes) {
+  const double rate = bytes.all() / reading_of(seconds.front(), overhead);
+  std::vector<double> costs;
+  for (const double time : seconds) {
+    const double cost = (reading_of(time, overhead) * rate - bytes.keys) / bytes.weights;
+    costs.push_back(costs.empty() ? 1 : std::max(cost, costs.back()));
+  }
+  return costs;
+}
+
+double interpolated(const std::vector<double>& costs, double rows) {
+  const auto below = std::min(static_cast<std::size_t>(rows), costs.size());
+  if (below == costs.size()) return costs.back();
+  return costs[below - 1] + (rows - static_cast<double>(below)) * (costs[below] - costs[below - 1]);
+}
+
+}  // namespace
+
+Hardware calibrate(const CalibrationData& data) {
+  check(!data.passes.target.empty() && !data.passes.draft.empty() && data.drafts.drafted > 0,
+        "a calibration has passes, and a job that drafts");
+  Hardware hardware;
+  hardware.ranks = data.ranks;
+  hardware.cache_bytes = 4;
+  hardware.payload_bytes = 4;
+  hardware.layer_seconds = data.passes.layer;
+  const auto layers = static_cast<double>(data.target.layers);
+  const double overhead = layers * data.passes.layer;
+
+  const Weighed draft = one_row(data.draft, data.draft_dtype, data.context, 1);
+  const double draft_overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
+  hardware.cached_bytes = kCacheMargin * draft.weights;
+  hardware.cache.rate = draft.all() / reading_of(data.passes.draft.front(), draft_overhead);
+  hardware.cache.rows_cost = costs_of(data.passes.draft, draft_overhead, draft);
+
+  const Weighed share = one_row(data.target, data.target_dtype, data.context, data.ranks);
+  const double together = share.all() / reading_of(data.alone.compute, overhead);
+  hardware.memory.rate = together;
+  if (data.ranks > 1) {
+    const Weighed whole = one_row(data.target, data.target_dtype, data.context, 1);
+    hardware.memory.rate = std::max(together, whole.all() / reading_of(data.passes.target.front(), overhead));
+    hardware.node_read_rate = together * data.ranks;
+    hardware.ranks_per_node = data.ranks;
+  }
+  std::vector<double> costs =
+      costs_of(data.passes.target, overhead, one_row(data.target, data.target_dtype, data.context, 1));
+  const double there = interpolated(costs, data.drafts.drafted + 1);
+  const double found = (reading_of(data.drafts.compute, overhead) * together - share.keys) / share.weights;
+  const double stretch = there > 1 ? std::max((found - 1) / (there - 1), 0.0) : 1;
+  for (double& cost : costs) cost = 1 + stretch * (cost - 1);
+  hardware.memory.rows_cost = std::move(costs);
+
+  if (data.ranks > 1) {
+    const double all_reduces = 2 * layers;
+    const double row = static_cast<double>(data.target.d_model) * hardware.payload_bytes;
+    const double first = data.alone.all_reduce / all_reduces;
+    const double second = data.drafts.all_reduce / all_reduces;
+    constexpr double kLeast = 1e-13;  // seconds a byte: 10 TB/s
+    const double a_byte =
+        std::clamp((second - first) / (row * data.drafts.drafted), kLeast, std::max(first / row, kLeast));
+    hardware.interconnect.link = {.algorithm = LinkAlgorithm::kOneShot,
+                                  .latency = std::max(first - a_byte * row, 0.0),
+                                  .bandwidth = (data.ranks - 1) / a_byte};
+  }
+
+  const double told = data.ranks > 1 ? hardware.interconnect.broadcast(0, data.ranks) : 0;
+  hardware.loop_seconds = std::max(data.alone.rest + data.alone.broadcast - told, 0.0);
+  const double more = data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast;
+  const auto pass = [&](bool cached) {
+    return hardware.reading_seconds(draft.weights, draft.keys, 1, 1, cached) + draft_overhead;
+  };
+  const double passes = pass(hardware.keeps(share.weights * data.ranks)) + (data.drafts.drafted - 1) * pass(true);
+  hardware.drafted_seconds = std::max((data.drafts.draft + more - passes) / data.drafts.drafted, 0.0);
+  return hardware;
+}
+
+namespace {
+
+std::string list_of(const std::vector<double>& costs) {
+  std::vector<std::string> words;
+  for (const double cost : costs) words.push_back(fmt::format("{:.3f}", cost));
+  return fmt::format("[{}]", fmt::join(words, ", "));
+}
+
+}  // namespace
+
+std::string hardware_yaml(const Hardware& hardware, const std::string& interconnect_file) {
+  std::string text = fmt::format("source: \"{}\"\nranks: {}\nread_GBps: {:.4g}\nrows_cost: {}\n", hardware.source,
+                                 hardware.ranks, hardware.memory.rate / kGiga, list_of(hardware.memory.rows_cost));
+  if (hardware.node_read_rate > 0) {
+    text += fmt::format("node_read_GBps: {:.4g}\nranks_per_node: {}\n", hardware.node_read_rate / kGiga,
+                        hardware.ranks_per_node);
+  }
+  text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n", hardware.cached_bytes / kMega,
+                      hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost));
+  text += fmt::format("layer_us: {:.4g}\ndrafted_us: {:.4g}\nloop_us: {:.4g}\ncache_bytes: {:g}\npayload_bytes: {:g}\n",
+                      hardware.layer_seconds / kMicro, hardware.drafted_seconds / kMicro,
+                      hardware.loop_seconds / kMicro, hardware.cache_bytes, hardware.payload_bytes);
+  if (!interconnect_file.empty()) text += fmt::format("interconnect: {}\n", interconnect_file);
+  return text;
+}
+
+std::string interconnect_yaml(const Interconnect& interconnect) {
+  return fmt::format("source: \"{}\"\nalgorithm: {}\nlatency_us: {:.4g}\nbandwidth_GBps: {:.4g}\n", interconnect.source,
+                     name_of(interconnect.link.algorithm), interconnect.link.latency / kMicro,
+                     interconnect.link.bandwidth / kGiga);
+}
+
+}  // namespace specdec

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+
+#include "backend/dtype.h"
+#include "models/config.h"
+#include "runtime/hardware.h"
+#include "runtime/pass_times.h"
+
+/// A description of a machine, for the cost model, from a few things that are measured on it: passes of two models on one rank, and jobs of one pair with K = 0 and with
+/// one K above (docs/study.md).
+namespace specdec {
+
+/// A loop of real jobs, means in seconds.
+struct CalibrationLoop {
+  double drafted = 0;  ///< tokens
+  double draft = 0;
+  double broadcast = 0;
+  double compute = 0;
+  double all_reduce = 0;
+  double rest = 0;  ///< decision included
+};
+
+struct CalibrationData {
+  ModelConfig target;
+  ModelConfig draft;
+  DType target_dtype = DType::kBF16;
+  DType draft_dtype = DType::kBF16;
+  int ranks = 1;
+  double context = 0;  ///< mean of the jobs'
+  PassTimes passes;
+  CalibrationLoop alone;   ///< K = 0
+  CalibrationLoop drafts;  ///< K > 0
+};
+
+/// Solves for the constants, each from what shows it alone:
+///  - a layer's overhead: passes of a model of nothing but layers;
+///  - the rate at which a model is read that stays in the cache, and what more rows cost there: the draft's passes;
+///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
+///  - what more rows cost there: the target's passes, stretched so that those of K + 1 rows take what the scoring pass with K > 0 does;
+///  - the all-reduce, a latency and a bandwidth: the jobs';
+///  - a loop, and a drafted token, beside all that: what is left with K = 0, and with K > 0.
+/// A constant that noise would make negative is 0.
+Hardware calibrate(const CalibrationData& data);
+
+/// As files of configs/hardware/ and configs/interconnects/ are written. `interconnect_file`: what the first calls the second; empty with one rank.
+std::string hardware_yaml(const Hardware& hardware, const std::string& interconnect_file);
+std::string interconnect_yaml(const Interconnect& interconnect);
+
+}  // namespace specdec

@@ -1,0 +1,112 @@
+#include "runtime/pass_times.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "backend/cpu/isa.h"
+#include "backend/factory.h"
+#include "models/transformer.h"
+#include "parallel/self_communicator.h"
+#include "runtime/clock.h"
+
+namespace specdec {
+namespace {
+
+constexpr int kWarmUps = 5;
+constexpr int kPasses = 31;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// A model, alone on one rank.
+class TimedModel {
+ public:
+  TimedModel(const ModelConfig& shape, std::unique_ptr<TensorSource> weights, DType dtype, Backend& backend,
+             std::int64_t context)
+      : backend_(backend),
+        weights_(std::move(weights)),
+        model_(shape, *weights_, backend, self_, {.dtype = dtype, .max_rows = kTimedRows}),
+        cache_(model_.make_cache(context + kTimedRows)),
+        position_(kTimedRows),
+        parent_(kTimedRows),
+        tokens_(static_cast<std::size_t>(context + kTimedRows)) {
+    std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(context));
+    std::iota(parent_.begin(), parent_.end(), -1);
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      tokens_[i] = static_cast<Token>(static_cast<std::int64_t>(10 + i) % shape.vocabulary);
+    }
+    if (context > 0) {
+      model_.prefill(std::span(tokens_).first(static_cast<std::size_t>(context)), cache_, Stream{});
+    }
+  }
+
+  double pass(std::size_t rows) {
+    const double start = now_seconds();
+    model_.forward({std::span(tokens_).last(kTimedRows).first(rows), std::span(position_).first(rows),
+                    std::span(parent_).first(rows)},
+                   cache_, LogitRows::kAll, Stream{});
+    backend_.synchronize(Stream{});
+    const double seconds = now_seconds() - start;
+    cache_.commit_prefix(0);
+    return seconds;
+  }
+
+ private:
+  Backend& backend_;
+  SelfCommunicator self_;
+  std::unique_ptr<TensorSource> weights_;
+  Transformer model_;
+  KvCache cache_;
+  std::vector<std::int32_t> position_;
+  std::vector<std::int32_t> parent_;
+  std::vector<Token> tokens_;
+};
+
+/// The target's layers with hardly anything in them.
+ModelConfig hollow(ModelConfig shape) {
+  shape.heads = shape.kv_heads = 1;
+  shape.head_dim = 16;
+  shape.d_model = 16;
+  shape.feed_forward = 32;
+  shape.vocabulary = 64;
+  return shape;
+}
+
+/// Of passes of 1, 2, ... rows, in turns, so that a machine that grows slower does so for all. `before` comes before each.
+template <typename Before>
+std::vector<double> rows_of(TimedModel& model, Before before) {
+  std::vector<std::vector<double>> seconds(kTimedRows);
+  for (int repeat = -kWarmUps; repeat < kPasses; ++repeat) {
+    for (std::size_t rows = 1; rows <= kTimedRows; ++rows) {
+      before();
+      const double time = model.pass(rows);
+      if (repeat >= 0) seconds[rows - 1].push_back(time);
+    }
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& of : seconds) medians.push_back(median(std::move(of)));
+  return medians;
+}
+
+}  // namespace
+
+PassTimes time_passes(const RunConfig& config, std::int64_t context) {
+  const Isa isa = config.parallel.isa == "auto" ? detect_isa() : parse_isa(config.parallel.isa).value();
+  const std::unique_ptr<Backend> backend = make_backend({.name = config.backend, .isa = isa, .threads = 1});
+  const ModelConfig shape = load_model_config(config.target);
+  TimedModel target(shape, open_weights(config.target, config.weights), config.dtype, *backend, context);
+  TimedModel draft(load_model_config(config.draft), open_weights(config.draft, config.weights), config.type_of_draft(),
+                   *backend, context);
+  TimedModel layers(hollow(shape), open_weights({}, {.random = true}), config.dtype, *backend, 0);
+  PassTimes times;
+  times.target = rows_of(target, [&] { draft.pass(1); });
+  times.draft = rows_of(draft, [] {});
+  times.layer = rows_of(layers, [] {}).front() / static_cast<double>(shape.layers);
+  return times;
+}
+
+}  // namespace specdec

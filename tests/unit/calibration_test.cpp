@@ -1,0 +1,126 @@
+/// A description made of what a machine shows predicts what that machine does.
+#include "runtime/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "runtime/cost_model.h"
+#include "runtime/hardware_load.h"
+#include "tests/support/temporary_directory.h"
+
+namespace specdec {
+namespace {
+
+const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+
+PredictedJob shipped(int ranks) {
+  return {.target = load_model_config(kSource / "assets/manpy-11m"),
+          .draft = load_model_config(kSource / "assets/manpy-2m"),
+          .ranks = ranks,
+          .context = 150};
+}
+
+/// A machine that is known in full.
+Hardware truth(int ranks) {
+  Hardware hardware;
+  hardware.ranks = ranks;
+  hardware.memory = {.rate = 15e9, .rows_cost = {1, 1.1, 1.3, 1.4, 1.6, 2.0, 2.5, 2.6, 2.8, 3.0}};
+  hardware.cache = {.rate = 30e9, .rows_cost = {1, 1.2, 1.7, 1.9, 2.2, 2.9, 3.3, 3.6, 4.1, 4.5}};
+  hardware.cached_bytes = 1.25 * 3.3e6;
+  if (ranks > 1) {
+    hardware.node_read_rate = 24e9;
+    hardware.ranks_per_node = ranks;
+    hardware.interconnect.link = {.algorithm = LinkAlgorithm::kOneShot, .latency = 4e-6, .bandwidth = 2e9};
+  }
+  hardware.layer_seconds = 3e-6;
+  hardware.drafted_seconds = 17e-6;
+  hardware.loop_seconds = 30e-6;
+  hardware.cache_bytes = 4;
+  hardware.payload_bytes = 4;
+  return hardware;
+}
+
+/// What jobs and passes on it show.
+CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int64_t drafted) {
+  const auto loop = [&](std::int64_t k) {
+    const LoopTime time = loop_time(hardware, job, k);
+    const PassWork work =
+        work_of(job.target, {.rows = k + 1, .context = job.context, .ranks = job.ranks, .weights = job.target_dtype});
+    const double all_reduce = job.ranks > 1 ? static_cast<double>(work.all_reduces) *
+                                                  hardware.interconnect.all_reduce(work.payload_bytes, job.ranks)
+                                            : 0;
+    return CalibrationLoop{.drafted = static_cast<double>(k),
+                           .draft = time.draft,
+                           .broadcast = time.broadcast,
+                           .compute = time.score - all_reduce,
+                           .all_reduce = all_reduce,
+                           .rest = time.rest};
+  };
+  CalibrationData data{.target = job.target,
+                       .draft = job.draft,
+                       .ranks = job.ranks,
+                       .context = static_cast<double>(job.context),
+                       .alone = loop(0),
+                       .drafts = loop(drafted)};
+  for (std::int64_t rows = 1; rows <= 10; ++rows) {
+    data.passes.target.push_back(
+        pass_seconds(hardware, work_of(job.target, {.rows = rows, .context = job.context}), 1));
+    data.passes.draft.push_back(
+        pass_seconds(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, true));
+  }
+  data.passes.layer = hardware.layer_seconds;
+  return data;
+}
+
+TEST(Calibration, PredictsTheMachineThatItWasMadeOf) {
+  for (const int ranks : {1, 2}) {
+    const Hardware hardware = truth(ranks);
+    const PredictedJob job = shipped(ranks);
+    const Hardware found = calibrate(seen(hardware, job, 4));
+    EXPECT_NEAR(found.drafted_seconds, hardware.drafted_seconds, 2e-6);
+    PredictedJob other = job;
+    other.draft = load_model_config(kSource / "assets/manpy-0.5m");
+    for (std::int64_t k = 0; k <= 8; ++k) {
+      const double expected = loop_time(hardware, job, k).total();
+      EXPECT_NEAR(loop_time(found, job, k).total(), expected, 0.02 * expected) << ranks << " ranks, K " << k;
+      const double of_other = loop_time(hardware, other, k).total();
+      EXPECT_NEAR(loop_time(found, other, k).total(), of_other, 0.02 * of_other) << ranks << " ranks, K " << k;
+    }
+  }
+}
+
+TEST(Calibration, NoiseLeavesNoNegativeConstants) {
+  CalibrationData data = seen(truth(2), shipped(2), 4);
+  data.alone.rest = 0;
+  data.alone.broadcast = 0;
+  data.drafts.draft = 1e-9;
+  data.drafts.all_reduce = data.alone.all_reduce / 2;
+  data.drafts.compute = data.alone.compute / 2;
+  data.passes.layer = 1;
+  const Hardware found = calibrate(data);
+  EXPECT_EQ(found.loop_seconds, 0);
+  EXPECT_EQ(found.drafted_seconds, 0);
+  EXPECT_GT(found.memory.rate, 0);
+  EXPECT_GT(found.interconnect.link.bandwidth, 0);
+  EXPECT_GE(found.interconnect.link.latency, 0);
+  for (const double cost : found.memory.rows_cost) EXPECT_GE(cost, 1);
+}
+
+TEST(Calibration, IsWrittenAsItIsRead) {
+  const testing::TemporaryDirectory directory;
+  Hardware hardware = truth(2);
+  hardware.source = hardware.interconnect.source = "a test";
+  const auto file = directory.path() / "m.yaml";
+  std::ofstream(file) << hardware_yaml(hardware, "w.yaml");
+  std::ofstream(directory.path() / "w.yaml") << interconnect_yaml(hardware.interconnect);
+  const Hardware read = load_hardware(file.string(), "test");
+  const PredictedJob job = shipped(2);
+  for (const std::int64_t k : {0, 1, 4, 8, 12}) {
+    const double expected = loop_time(hardware, job, k).total();
+    EXPECT_NEAR(loop_time(read, job, k).total(), expected, 1e-3 * expected) << k;
+  }
+}
+
+}  // namespace
+}  // namespace specdec
