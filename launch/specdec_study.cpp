@@ -42,12 +42,18 @@ void predict(const StudyCommand& command) {
                             .ranks = command.ranks.value_or(hardware.ranks),
                             .context = command.context};
   const std::vector<Prediction> predictions = predict(hardware, job, command.alpha, command.ks);
+  std::vector<Simulated> simulated;
+  for (std::size_t i = 0; command.simulate > 0 && i < command.ks.size(); ++i) {
+    simulated.push_back(simulate(hardware, job, command.alpha, command.ks[i], command.simulate, command.seed));
+  }
   const PredictionHeader header = {.version = version_text("specdec_study"),
                                    .target = std::filesystem::path(config.target).filename().string(),
                                    .draft = std::filesystem::path(config.draft).filename().string(),
                                    .hardware = &hardware,
                                    .job = &job,
-                                   .alpha = command.alpha};
+                                   .alpha = command.alpha,
+                                   .simulated = simulated,
+                                   .loops = command.simulate};
   write_text(prediction_table(header, predictions), [] {});
   if (!command.json.empty()) {
     write_whole_file(command.json, prediction_json(header, predictions).dump(1) + "\n", "--json");

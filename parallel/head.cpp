@@ -100,30 +100,48 @@ void ParallelHead::sums(ConstRows logits, float temperature, std::span<const std
   }
 }
 
-void ParallelHead::gather_rows(ConstRows logits, std::span<float> out, Stream stream) {
-  const std::int64_t shard = plan_.max_vocabulary_shard();
-  const std::int64_t local = local_vocabulary();
-  const bool root = group_.rank() == 0;
-  check(out.size() == (root ? static_cast<std::size_t>(logits.rows * vocabulary()) : 0),
-        "ParallelHead::gather_rows: whole rows on rank 0, nothing elsewhere");
-  all_rows_.resize(logits.rows * shard * (root ? group_.size() : 1));
-  const std::span<float> mine = std::span(all_rows_).first(logits.rows * shard);  // on rank 0 in its place among all
+void ParallelHead::download_shard(ConstRows logits, std::span<float> mine, Stream stream) {
   for (std::int64_t r = 0; r < logits.rows; ++r) {
-    backend_.download(std::as_writable_bytes(mine.subspan(r * shard, local)),
+    backend_.download(std::as_writable_bytes(mine.subspan(r * plan_.max_vocabulary_shard(), local_vocabulary())),
                       reinterpret_cast<const std::byte*>(logits.row(r)), stream);
   }
   backend_.synchronize(stream);
-  group_.gather(std::as_bytes(mine), root ? writable_bytes_of(all_rows_) : std::span<std::byte>{}, 0, stream);
-  if (!root) {
-    return;
-  }
+}
+
+void ParallelHead::join_shards(std::int64_t rows, std::span<float> out) const {
+  const std::int64_t shard = plan_.max_vocabulary_shard();
   for (int rank = 0; rank < group_.size(); ++rank) {
     const Range theirs = plan_.vocabulary_of(rank);
-    for (std::int64_t r = 0; r < logits.rows; ++r) {
-      std::copy_n(all_rows_.begin() + (rank * logits.rows + r) * shard, theirs.size(),
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::copy_n(all_rows_.begin() + (rank * rows + r) * shard, theirs.size(),
                   out.begin() + r * vocabulary() + theirs.begin);
     }
   }
+}
+
+void ParallelHead::gather_rows(ConstRows logits, std::span<float> out, Stream stream) {
+  const bool root = group_.rank() == 0;
+  check(out.size() == (root ? static_cast<std::size_t>(logits.rows * vocabulary()) : 0),
+        "ParallelHead::gather_rows: whole rows on rank 0, nothing elsewhere");
+  const std::int64_t shards = logits.rows * plan_.max_vocabulary_shard();
+  all_rows_.resize(shards * (root ? group_.size() : 1));
+  const std::span<float> mine = std::span(all_rows_).first(shards);  // on rank 0 in its place among all
+  download_shard(logits, mine, stream);
+  group_.gather(std::as_bytes(mine), root ? writable_bytes_of(all_rows_) : std::span<std::byte>{}, 0, stream);
+  if (root) join_shards(logits.rows, out);
+}
+
+void ParallelHead::whole_rows(ConstRows logits, Rows out, Stream stream) {
+  check(out.rows == logits.rows && out.cols == vocabulary() && out.stride == out.cols,
+        "ParallelHead::whole_rows: whole rows, one after another");
+  const std::int64_t shards = logits.rows * plan_.max_vocabulary_shard();
+  all_rows_.resize(shards * group_.size());
+  const std::span<float> mine = std::span(all_rows_).subspan(shards * group_.rank(), shards);
+  download_shard(logits, mine, stream);
+  group_.all_gather(std::as_bytes(mine), writable_bytes_of(all_rows_), stream);
+  whole_rows_.resize(logits.rows * vocabulary());
+  join_shards(logits.rows, whole_rows_);
+  backend_.upload(reinterpret_cast<std::byte*>(out.data), bytes_of(whole_rows_), stream);
 }
 
 }  // namespace specdec

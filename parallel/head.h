@@ -40,6 +40,9 @@ class ParallelHead {
   /// Whole rows on rank 0: out [rows * vocabulary], in host memory; empty on the other ranks.
   void gather_rows(ConstRows logits, std::span<float> out, Stream stream);
 
+  /// Whole rows on every rank: out [rows, vocabulary], in the backend's memory.
+  void whole_rows(ConstRows logits, Rows out, Stream stream);
+
   Backend& backend() { return backend_; }
   /// Of this rank's logits, as backends take them.
   std::span<const Range> slices() const { return slices_; }
@@ -49,6 +52,11 @@ class ParallelHead {
   std::size_t bytes() const { return weight_->bytes(); }
 
  private:
+  /// This rank's rows, to a place that has max_vocabulary_shard() entries for each.
+  void download_shard(ConstRows logits, std::span<float> mine, Stream stream);
+  /// From all ranks' shards of `rows` rows, as all_rows_ has them.
+  void join_shards(std::int64_t rows, std::span<float> out) const;
+
   Backend& backend_;
   Communicator& group_;
   ShardPlan plan_;
@@ -57,7 +65,7 @@ class ParallelHead {
   // Messages, kept between calls so that none allocates after the first of its size.
   std::vector<SliceMax> my_max_, all_max_;
   std::vector<SliceSum> my_slices_, my_sums_, all_sums_;
-  std::vector<float> all_rows_;
+  std::vector<float> all_rows_, whole_rows_;
 };
 
 }  // namespace specdec

@@ -67,7 +67,8 @@ std::vector<double> relative_loop_times(const RunConfig& config, const ModelConf
     const auto bytes = [](const ModelConfig& model, DType dtype, int cut) {
       return work_of(model, {.ranks = cut, .weights = dtype}).weight_bytes;
     };
-    const double share = bytes(draft, config.type_of_draft(), 1) / bytes(target, config.dtype, ranks);
+    const int cut = config.placement == Placement::kSharded ? ranks : 1;
+    const double share = bytes(draft, config.type_of_draft(), cut) / bytes(target, config.dtype, ranks);
     for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(1 + share * static_cast<double>(k));
     return times;
   }
@@ -80,6 +81,7 @@ std::vector<double> relative_loop_times(const RunConfig& config, const ModelConf
                             .draft = draft,
                             .target_dtype = config.dtype,
                             .draft_dtype = config.type_of_draft(),
+                            .placement = config.placement,
                             .ranks = ranks};
   for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(loop_time(hardware, job, k).total());
   return times;

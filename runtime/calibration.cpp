@@ -100,7 +100,8 @@ Hardware calibrate(const CalibrationData& data) {
                                   .bandwidth = (data.ranks - 1) / a_byte};
   }
 
-  const double told = data.ranks > 1 ? hardware.interconnect.broadcast(0, data.ranks) : 0;
+  const double told =
+      data.ranks > 1 ? hardware.interconnect.broadcast(0, data.ranks) + hardware.interconnect.gather(0, data.ranks) : 0;
   hardware.loop_seconds = std::max(data.alone.rest + data.alone.broadcast - told, 0.0);
   const double more = data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast;
   const auto pass = [&](bool cached) {

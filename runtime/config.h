@@ -16,6 +16,7 @@
 #include "models/random_tensors.h"
 #include "runtime/acceptance.h"
 #include "runtime/interconnect_choice.h"
+#include "runtime/placement.h"
 
 namespace specdec {
 
@@ -76,8 +77,9 @@ struct RunConfig {
   WeightsChoice weights;                       ///< of target and draft
   std::string weights_cache{kNoWeightsCache};  ///< or kAutoWeightsCache, or an absolute path
   DType dtype = DType::kBF16;
-  std::optional<DType> draft_dtype;  ///< of the draft; nothing: as dtype
-  std::string backend = "cpu";       ///< "cpu", "reference" or "cuda"
+  std::optional<DType> draft_dtype;         ///< of the draft; nothing: as dtype
+  std::string backend = "cpu";              ///< "cpu", "reference" or "cuda"
+  Placement placement = Placement::kRank0;  ///< of the draft
   bool compare = false;
   AcceptanceChoice acceptance;
   /// Under each of them every prompt is decoded, the one whose text is wanted first; at least one (native), each once.
@@ -114,6 +116,8 @@ struct RunConfig {
     std::vector<std::string> stop;
   } decode;
 
+  /// Whether a rank has the draft, or a part of it.
+  bool drafts_on(int rank) const { return !draft.empty() && (rank == 0 || placement != Placement::kRank0); }
   DType type_of_draft() const { return draft_dtype.value_or(dtype); }
   /// Whether packed weights are kept for the next job: random ones never, and only the backend cpu packs on the host.
   bool caches_weights() const { return weights_cache != kNoWeightsCache && !weights.random && backend == "cpu"; }

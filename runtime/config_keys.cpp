@@ -311,6 +311,16 @@ std::vector<ConfigKey> make_keys() {
       [](RunConfig& c, const std::string& v) {
         c.draft_dtype = v == kAsTarget ? std::nullopt : std::optional(dtype_named(v));
       }));
+  std::vector<std::string> placements;
+  for (const Placement placement : kPlacements) placements.emplace_back(name_of(placement));
+  keys.push_back(choice(
+      "placement", placements,
+      "Where the draft runs: `rank0`, on one rank that tells the others; `replicated`, whole on each, so that nobody "
+      "is told; `sharded`, cut over all as the target is. The text is the same.",
+      [](const RunConfig& c) { return name_of(c.placement); },
+      [placements](RunConfig& c, const std::string& v) {
+        c.placement = kPlacements[std::ranges::find(placements, v) - placements.begin()];
+      }));
   keys.push_back(word("backend", {"cpu", "reference", "cuda"},
                       "What a rank computes with; `reference` is naive and slow, `cuda` needs a GPU and a build for it "
                       "(docs/gpu.md).",

@@ -21,6 +21,31 @@ constexpr TraceKind kTokens{.name = "tokens", .value = "emitted", .lane = TraceL
 
 }  // namespace
 
+namespace {
+
+/// Row 0 and the drafted ones of a round.
+void fill_rows(const DraftBlock& block, Round& round) {
+  round.rows.resize(1);
+  for (std::size_t i = 0; i < block.tokens.size(); ++i) {
+    round.rows.push_back({.token = block.tokens[i], .parent = block.parent[i] + 1, .q = block.q[i]});
+  }
+}
+
+/// Drafts as many tokens as `round` has empty rows, as every rank does, and fills them in. What is checked from now on is what this rank has.
+void draft_together(Drafter& drafter, RoundChannel& channel, std::span<const Token> history, Round& round,
+                    DraftBlock& block) {
+  drafter.propose(round.number, history, round.drafted(), block);
+  if (block.unread != nullptr) {
+    block.unread->wait();
+    block.unread->read(block);
+  }
+  fill_rows(block, round);
+  round.fingerprint.message = hash_of(round);
+  channel.filled(round);
+}
+
+}  // namespace
+
 Coordinator::Coordinator(Scorer& scorer, RoundChannel& channel, Drafter* drafter, DraftLength& draft_length,
                          const Tokenizer* tokenizer, EndRules rules, std::function<bool()> interrupted, Tracer* tracer)
     : scorer_(scorer),
@@ -75,6 +100,7 @@ class Coordinator::Sequence {
     round.kept = 0;
     round.count = static_cast<std::int32_t>(history_.size());
     round.interconnect = interconnect_;
+    round.together = owner_.drafter_ != nullptr && owner_.drafter_->together();
     round.rows.clear();
     round.fingerprint.configuration = owner_.scorer_.agreement().configuration();
     owner_.channel_.exchange(round);
@@ -101,11 +127,15 @@ class Coordinator::Sequence {
   void run_round(OutputSink& sink) {
     LoopRecord loop;
     TimedSpan whole(owner_.tracer_, kRound);
-    TimedSpan draft(owner_.tracer_, kDraft);
     const auto [k, limited] = choose_k();
     DraftBlock& block = owner_.block_;
     block.clear();
-    if (k > 0) {
+    // Where all draft, they are told first, and draft then.
+    if (owner_.round_.together) loop.broadcast = send_round(block, k);
+    TimedSpan draft(owner_.tracer_, kDraft);
+    if (k > 0 && owner_.round_.together) {
+      draft_together(*owner_.drafter_, owner_.channel_, history_, owner_.round_, block);
+    } else if (k > 0) {
       owner_.drafter_->propose(owner_.round_.number, history_, k, block);
       if (block.unread != nullptr && !owner_.scorer_.takes_unread()) {
         block.unread->wait();
@@ -113,10 +143,7 @@ class Coordinator::Sequence {
       }
     }
     loop.draft = draft.end(k);
-    TimedSpan send(owner_.tracer_, kSend);
-    fill_rows(block);
-    owner_.channel_.exchange(owner_.round_);
-    loop.broadcast = send.end(k);
+    if (!owner_.round_.together) loop.broadcast = send_round(block, k);
     const bool was_unread = block.unread != nullptr;
     const Verdict verdict = owner_.scorer_.score(owner_.round_, block);
 
@@ -146,12 +173,15 @@ class Coordinator::Sequence {
     ++owner_.round_.number;
   }
 
-  void fill_rows(const DraftBlock& block) {
+  /// Of `k` drafted tokens, those of `block` or, while it is empty, rows for them to come. Returns the seconds that it took.
+  double send_round(const DraftBlock& block, std::int64_t k) {
+    TimedSpan send(owner_.tracer_, kSend);
     std::vector<RoundRow>& rows = owner_.round_.rows;
-    rows.clear();
-    rows.push_back({.token = history_.back(), .parent = -1, .q = 0});
-    for (std::size_t i = 0; i < block.tokens.size(); ++i) {
-      rows.push_back({.token = block.tokens[i], .parent = block.parent[i] + 1, .q = block.q[i]});
+    rows.assign(1, {.token = history_.back(), .parent = -1, .q = 0});
+    if (block.size() > 0) {
+      fill_rows(block, owner_.round_);
+    } else {
+      rows.resize(static_cast<std::size_t>(1 + k), {.token = DraftBlock::kUnread, .parent = -1, .q = 0});
     }
     // All that stands is in the caches, but for the last token, which is row 0.
     for (; cached_ + 1 < history_.size(); ++cached_) {
@@ -159,6 +189,8 @@ class Coordinator::Sequence {
     }
     owner_.round_.fingerprint.history = cached_hash_.value();
     owner_.round_.fingerprint.cached = static_cast<std::int64_t>(cached_);
+    owner_.channel_.exchange(owner_.round_);
+    return send.end(k);
   }
 
   /// Takes the tokens that stand, one by one, until one of them ends the text.
@@ -207,26 +239,47 @@ void end_job(RoundChannel& channel) {
   channel.exchange(round);
 }
 
-void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer) {
+void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer, Drafter* drafter) {
   Round round;
-  DraftBlock no_draft;
-  std::vector<Token> prompt;
+  DraftBlock block;
+  std::vector<Token> history;    // prompt and all tokens that stand, where this rank drafts
+  std::vector<Token> last_rows;  // of the round before
   while (true) {
     TimedSpan whole(tracer, kRound);
     TimedSpan receive(tracer, kReceive);
     channel.exchange(round);
     receive.end();
-    if (round.action != RoundAction::kScore) {  // a scorer checks by itself what it scores
+    if (round.action != RoundAction::kScore || round.together) {  // a scorer checks by itself what it scores
       scorer.agreement().check_round(round);
     }
+    check(!round.together || drafter != nullptr, "run_worker: told to draft without a draft");
     switch (round.action) {
       case RoundAction::kBegin:
-        prompt.resize(static_cast<std::size_t>(round.count));
-        channel.exchange_prompt(round, prompt);
-        scorer.begin(prompt);
+        history.resize(static_cast<std::size_t>(round.count));
+        channel.exchange_prompt(round, history);
+        scorer.begin(history);
+        if (round.together) {
+          drafter->begin(round.sequence, history);
+          last_rows.assign(1, history.back());
+        }
         break;
       case RoundAction::kScore:
-        scorer.score(round, no_draft);
+        block.clear();
+        if (round.together) {
+          // Row 0 of the round before is in the history; then come the drafted tokens that stand, and row 0 of this round.
+          if (round.kept > 0) {
+            history.insert(history.end(), last_rows.begin() + 1, last_rows.begin() + round.kept);
+            history.push_back(round.rows.front().token);
+          }
+          if (round.drafted() > 0) {
+            TimedSpan draft(tracer, kDraft);
+            draft_together(*drafter, channel, history, round, block);
+            draft.end(round.drafted());
+          }
+          last_rows.clear();
+          for (const RoundRow& row : round.rows) last_rows.push_back(row.token);
+        }
+        scorer.score(round, block);
         whole.end(round.number);
         break;
       case RoundAction::kEnd:

@@ -67,7 +67,7 @@ class Coordinator {
 /// Tells the workers that the job is over. On rank 0.
 void end_job(RoundChannel& channel);
 
-/// Every other rank of the target group: follows the rounds that rank 0 sends until the job is over.
-void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer = nullptr);
+/// Every other rank of the target group: follows the rounds that rank 0 sends until the job is over. `drafter`: this rank's, where all draft.
+void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer = nullptr, Drafter* drafter = nullptr);
 
 }  // namespace specdec

@@ -21,50 +21,53 @@ PassWork work_on(const Hardware& hardware, const ModelConfig& model, DType dtype
 
 }  // namespace
 
-std::string_view name_of(Placement placement) {
-  switch (placement) {
-    case Placement::kRank0:
-      return "rank0";
-    case Placement::kReplicated:
-      return "replicated";
-    case Placement::kSharded:
-      return "sharded";
-  }
-  return "?";
-}
-
-double pass_seconds(const Hardware& hardware, const PassWork& work, int ranks, bool cached) {
+PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, bool cached) {
   const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, cached);
   const double computing = hardware.operations_rate > 0 ? work.operations / hardware.operations_rate : 0;
+  PassTime time;
+  time.work =
+      std::max(reading, computing) + static_cast<double>(work.layers) * hardware.layer_seconds + hardware.pass_seconds;
+  time.all_reduces = work.all_reduces;
   // A draft on one rank needs no interconnect, and 0 times what an empty one says is no number.
-  const double meeting = work.all_reduces == 0 ? 0
-                                               : static_cast<double>(work.all_reduces) *
-                                                     hardware.interconnect.all_reduce(work.payload_bytes, ranks);
-  return std::max(reading, computing) + static_cast<double>(work.layers) * hardware.layer_seconds + meeting +
-         hardware.pass_seconds;
+  if (work.all_reduces > 0) {
+    time.meeting = static_cast<double>(work.all_reduces) * hardware.interconnect.all_reduce(work.payload_bytes, ranks);
+  }
+  return time;
 }
 
-LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64_t k) {
+LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64_t k) {
   check(k >= 0, "K is not negative");
-  const auto drafted = static_cast<double>(k);
-  LoopTime loop;
+  LoopWork loop;
   const PassWork score = work_on(hardware, job.target, job.target_dtype, k + 1, job.context, job.ranks);
   const bool target_stays = hardware.keeps(score.weight_bytes * job.ranks);
+  loop.score = pass_time(hardware, score, job.ranks, target_stays);
   if (k > 0) {
     const bool sharded = job.placement == Placement::kSharded;
-    const PassWork work = work_on(hardware, job.draft, job.draft_dtype, 1, job.context, sharded ? job.ranks : 1);
-    const int reading = job.placement == Placement::kRank0 ? 1 : job.ranks;
-    // The target's pass leaves nothing of the draft in a cache that does not hold the target too.
-    const bool draft_stays = hardware.keeps(work.weight_bytes * reading);
-    loop.draft = pass_seconds(hardware, work, reading, draft_stays && target_stays) +
-                 (drafted - 1) * pass_seconds(hardware, work, reading, draft_stays) +
-                 drafted * hardware.drafted_seconds;
+    const PassWork draft = work_on(hardware, job.draft, job.draft_dtype, 1, job.context, sharded ? job.ranks : 1);
+    loop.drafting_ranks = job.placement == Placement::kRank0 ? 1 : job.ranks;
+    const bool draft_stays = hardware.keeps(draft.weight_bytes * loop.drafting_ranks);
+    loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, draft_stays && target_stays);
+    loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, draft_stays);
   }
   if (job.ranks > 1 && job.placement == Placement::kRank0) {
     loop.broadcast = hardware.interconnect.broadcast(RoundChannel::message_bytes(k), job.ranks);
   }
-  loop.score = pass_seconds(hardware, score, job.ranks, target_stays);
+  if (job.ranks > 1) {
+    constexpr std::size_t kBytesOfRow = 8;  // (max, argmax)
+    loop.gather = hardware.interconnect.gather(kBytesOfRow * static_cast<std::size_t>(k + 1), job.ranks);
+  }
   loop.rest = hardware.loop_seconds;
+  return loop;
+}
+
+LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64_t k) {
+  const LoopWork work = loop_work(hardware, job, k);
+  const auto drafted = static_cast<double>(k);
+  LoopTime loop{.broadcast = work.broadcast, .score = work.score.total(), .rest = work.gather + work.rest};
+  if (k > 0) {
+    loop.draft =
+        work.first_draft.total() + (drafted - 1) * work.later_draft.total() + drafted * hardware.drafted_seconds;
+  }
   return loop;
 }
 

@@ -2,27 +2,17 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "models/config.h"
 #include "runtime/hardware.h"
 #include "runtime/pass_work.h"
+#include "runtime/placement.h"
 #include "runtime/token_times.h"
 
 /// What a pass, a loop and a token take on a machine that need not be here, from a description of it (configs/hardware/). Everything that comes out is
 /// *predicted* and must be labelled so.
 namespace specdec {
-
-/// Where the draft runs (design, section 4).
-enum class Placement : std::uint8_t {
-  kRank0,       ///< on one rank, which tells the others what it drafted
-  kReplicated,  ///< whole on every rank, each with the same random numbers: nobody is told
-  kSharded,     ///< cut over all ranks, as the target is
-};
-
-std::string_view name_of(Placement placement);
-inline constexpr Placement kPlacements[] = {Placement::kRank0, Placement::kReplicated, Placement::kSharded};
 
 /// A pair of models at work.
 struct PredictedJob {
@@ -35,17 +25,37 @@ struct PredictedJob {
   std::int64_t context = 0;  ///< committed tokens: the middle of what is generated
 };
 
-/// `cached`: its weights are still in a cache (Hardware::keeps).
-/// Seconds of a pass: the longer of reading and computing, its all-reduces, and what a layer and a pass cost besides. `ranks` read at the same time.
-///   max((weight_bytes rows_cost + cache_bytes) / read_rate, operations / operations_rate) + layers layer_seconds + all_reduces T(payload) + pass_seconds
-double pass_seconds(const Hardware& hardware, const PassWork& work, int ranks, bool cached = false);
+/// Seconds of a pass.
+struct PassTime {
+  double work =
+      0;  ///< max((weight_bytes rows_cost + cache_bytes) / read_rate, operations / operations_rate) + layers layer_seconds + pass_seconds
+  double meeting = 0;  ///< all_reduces T(payload)
+  std::int64_t all_reduces = 0;
+  double total() const { return work + meeting; }
+};
+
+/// `ranks` read at the same time; `cached`: weights that are still in a cache (Hardware::keeps).
+PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, bool cached = false);
+
+/// A loop of K drafted tokens as it is made up.
+struct LoopWork {
+  PassTime first_draft;  ///< the target's pass leaves nothing of the draft in a cache that does not hold both
+  PassTime later_draft;
+  int drafting_ranks = 1;
+  double broadcast = 0;  ///< of the round's message
+  PassTime score;        ///< the target's pass over K + 1 rows
+  double gather = 0;     ///< the least that a decision sends: a few bytes a row, to one rank
+  double rest = 0;
+};
+
+LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64_t k);
 
 /// Where a loop's time goes, in seconds.
 struct LoopTime {
   double draft = 0;      ///< K passes, and what a drafted token costs besides
   double broadcast = 0;  ///< of the round's message
   double score = 0;      ///< the target's pass over K + 1 rows
-  double rest = 0;
+  double rest = 0;       ///< decision included
   double total() const { return draft + broadcast + score + rest; }
 };
 

@@ -57,6 +57,8 @@ class Drafter {
   virtual void propose(std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) = 0;
   /// The largest k that propose() can be asked for after `history_size` tokens; 0 when its own context is full.
   virtual std::int64_t room(std::int64_t history_size) const = 0;
+  /// Whether every rank of the target group has one and proposes in step with the others, all the same tokens.
+  virtual bool together() const { return false; }
 };
 
 }  // namespace specdec

@@ -34,6 +34,7 @@ struct Fingerprint {
   std::uint64_t configuration = 0;  ///< hash of all that a rank was set up with
   std::uint64_t history = 0;        ///< RunningHash of the tokens in the cache, in order
   std::int64_t cached = 0;          ///< their number, once what the round says is committed
+  std::uint64_t drafted = 0;        ///< hash of the round before with its rows filled in, where all ranks drafted in it
 };
 
 }  // namespace specdec

@@ -17,6 +17,13 @@ struct Reading {
   double cost_of(std::int64_t rows) const;
 };
 
+/// What disturbs a machine, beside its interconnect's own jitter; for simulations alone.
+struct Disturbance {
+  Jitter compute;               ///< of what a rank does between two collectives
+  int stragglers = 0;           ///< ranks that are always slower
+  double straggler_factor = 1;  ///< by so much
+};
+
 /// A machine as far as the cost model knows it (configs/hardware/): what a rank reads and computes, what comes on top, and how ranks meet.
 struct Hardware {
   std::string name;
@@ -35,6 +42,7 @@ struct Hardware {
   double cache_bytes = 2;      ///< of an element of the KV cache
   double payload_bytes = 2;    ///< of an element that is reduced
   Interconnect interconnect;
+  Disturbance disturbance;
 
   /// Whether `bytes` of weights, of all ranks together, stay in a cache from one pass to the next.
   bool keeps(double bytes) const { return bytes <= cached_bytes; }

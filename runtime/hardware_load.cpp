@@ -60,6 +60,11 @@ std::vector<FileKey> keys_of(Read& out) {
       number("loop_us", 0, kLongest, kMicro, hardware.loop_seconds),
       number("cache_bytes", 1, 4, 1, hardware.cache_bytes),
       number("payload_bytes", 1, 4, 1, hardware.payload_bytes),
+      number("jitter.sigma", 0, 2, 1, hardware.disturbance.compute.sigma),
+      number("jitter.tail_probability", 0, 1, 1, hardware.disturbance.compute.tail_probability),
+      number("jitter.tail_mean_us", 0, kLongest, kMicro, hardware.disturbance.compute.tail_mean),
+      required(file_key::integer("stragglers.ranks", 1, kMostRanks, hardware.disturbance.stragglers)),
+      required(number("stragglers.factor", 1, 1e3, 1, hardware.disturbance.straggler_factor)),
       text("interconnect", "the name of an interconnect or of its file", out.interconnect),
   };
 }

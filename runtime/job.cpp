@@ -13,6 +13,7 @@
 #include "runtime/agree_isa.h"
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
+#include "runtime/pass_work.h"
 #include "runtime/philox.h"
 
 namespace specdec {
@@ -28,12 +29,14 @@ constexpr TraceKind kModelled{.name = "modelled interconnect", .numbered = true}
 
 }  // namespace
 
-/// The draft model, on rank 0 alone.
+/// The draft model, or this rank's part of it.
 struct Job::Draft {
-  Draft(const RunConfig& config, Backend& backend, const TransformerOptions& options, Tracer* tracer)
+  Draft(const RunConfig& config, Backend& backend, Communicator& target_group, const TransformerOptions& options,
+        Tracer* tracer)
       : weights(open_weights(config.draft, config.weights)),
-        model(load_model_config(config.draft), *weights, backend, self, options),
-        drafter(model, config.decode.sampling, config.decode.seed, 1, tracer) {}
+        model(load_model_config(config.draft), *weights, backend,
+              config.placement == Placement::kSharded ? target_group : self, options),
+        drafter(model, config.decode.sampling, config.decode.seed, 1, tracer, config.placement != Placement::kRank0) {}
 
   SelfCommunicator self;
   std::unique_ptr<TensorSource> weights;
@@ -86,8 +89,11 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                                       .prefetch_bytes = config_.cuda.prefetch << 20}});
     backend_->observe_waits(&device_wait_);
     load();
+    if (config_.drafts_on(world_.rank())) {
+      load_draft();
+    }
     if (world_.rank() == 0) {
-      load_draft_and_prompts();
+      load_prompts();
     }
   });
   cache_record_ = weights_cache_->gather(world_);
@@ -111,6 +117,10 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
                         .dtype = std::string(name_of(config_.dtype)),
                         .draft_dtype = config_.draft.empty() ? "" : std::string(name_of(config_.type_of_draft())),
                         .weights_cache = cache_record_};
+  if (!config_.draft.empty()) {
+    const auto operations = [](const ModelConfig& model) { return work_of(model, {}).operations; };
+    machine.operations_ratio = operations(load_model_config(config_.draft)) / operations(target_->config());
+  }
   for (const std::string& host : hosts) {
     if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
       machine.hosts.push_back(host);
@@ -126,25 +136,26 @@ void Job::load() {
       TransformerOptions{.dtype = config_.dtype, .max_rows = config_.decode.k + 1, .tracer = tracer_});
 }
 
-void Job::load_draft_and_prompts() {
+void Job::load_draft() {
+  draft_ = std::make_unique<Draft>(config_, *backend_, target_group_,
+                                   TransformerOptions{.dtype = config_.type_of_draft(), .max_rows = 2}, tracer_);
+  const std::int64_t of_target = target_->config().vocabulary;
+  const std::int64_t of_draft = draft_->model.config().vocabulary;
+  if (of_target != of_draft) {
+    throw_bad_input(fmt::format("draft: {} has a vocabulary of {}, expected the target's {} ({})",
+                                config_.draft.string(), of_draft, of_target, config_.target.string()));
+  }
+  if (config_.decode.draft_length == DraftLengthRule::kOptimal) {
+    loop_times_ = relative_loop_times(config_, target_->config(), draft_->model.config(), world_.size());
+  }
+}
+
+void Job::load_prompts() {
   if (has_tokenizer(config_.target)) {
     tokenizer_ = load_tokenizer(config_.target);
   }
-  if (!config_.draft.empty()) {
-    draft_ = std::make_unique<Draft>(config_, *backend_,
-                                     TransformerOptions{.dtype = config_.type_of_draft(), .max_rows = 2}, tracer_);
-    const std::int64_t of_target = target_->config().vocabulary;
-    const std::int64_t of_draft = draft_->model.config().vocabulary;
-    if (of_target != of_draft) {
-      throw_bad_input(fmt::format("draft: {} has a vocabulary of {}, expected the target's {} ({})",
-                                  config_.draft.string(), of_draft, of_target, config_.target.string()));
-    }
-    if (tokenizer_ && has_tokenizer(config_.draft)) {
-      require_same_vocabulary(*tokenizer_, *load_tokenizer(config_.draft));
-    }
-    if (config_.decode.draft_length == DraftLengthRule::kOptimal) {
-      loop_times_ = relative_loop_times(config_, target_->config(), draft_->model.config(), world_.size());
-    }
+  if (tokenizer_ && draft_ && has_tokenizer(config_.draft)) {
+    require_same_vocabulary(*tokenizer_, *load_tokenizer(config_.draft));
   }
   for (std::size_t i = 0; i < config_.prompts.size(); ++i) {
     prompts_.push_back(encode(config_.prompts[i], i));
@@ -236,6 +247,6 @@ void Job::warm_up() {
 
 void Job::end() { end_job(channel_); }
 
-void Job::follow() { run_worker(*scorer_, channel_, tracer_); }
+void Job::follow() { run_worker(*scorer_, channel_, tracer_, draft_ ? &draft_->drafter : nullptr); }
 
 }  // namespace specdec

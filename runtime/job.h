@@ -65,7 +65,8 @@ class Job {
  private:
   struct Draft;
   void load();
-  void load_draft_and_prompts();
+  void load_draft();
+  void load_prompts();
   std::vector<Token> ids_of(const Prompt& prompt, std::size_t index) const;
   EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;
   EndRules end_rules() const;

@@ -72,14 +72,21 @@ JobPlan plan_job(const RunConfig& config, int ranks) {
   if (drafts) {
     const ModelConfig draft = load_model_config(config.draft);
     const DType dtype = config.type_of_draft();
-    const PassWork one = work_of_rank(draft, pass(1, std::min(plan.context, draft.context - 1), 1, dtype), 0);
-    const PassWork whole = work_of_rank(draft, pass(1, draft.context - 1, 1, dtype), 0);
-    RankPlan& first = plan.ranks.front();
+    const bool cut = config.placement == Placement::kSharded;
     const auto k = static_cast<double>(plan.k);
-    first.weights += whole.weight_bytes;
-    first.cache += whole.cache_bytes;
-    first.loop_reads += k * reads(one);
-    first.loop_operations += k * one.operations;
+    for (int rank = 0; rank < ranks && config.drafts_on(rank); ++rank) {
+      const auto part = [&](std::int64_t context) {
+        return work_of_rank(draft, pass(1, context, cut ? ranks : 1, dtype), cut ? rank : 0);
+      };
+      const PassWork one = part(std::min(plan.context, draft.context - 1));
+      const PassWork whole = part(draft.context - 1);
+      RankPlan& of = plan.ranks[static_cast<std::size_t>(rank)];
+      of.weights += whole.weight_bytes;
+      of.cache += whole.cache_bytes;
+      of.loop_reads += k * reads(one);
+      of.loop_operations += k * one.operations;
+      if (rank == 0) plan.drafted = one;
+    }
   }
   return plan;
 }
@@ -88,8 +95,8 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
   const auto name = [](const std::string& path) { return std::filesystem::path(path).filename().string(); };
   std::string text = fmt::format("Plan, nothing was run: {} ({})", name(config.target), name_of(config.dtype));
   if (plan.k > 0) {
-    text += fmt::format(" with draft {} ({}) on rank 0, K = {}", name(config.draft), name_of(config.type_of_draft()),
-                        plan.k);
+    text += fmt::format(" with draft {} ({}, {}), K = {}", name(config.draft), name_of(config.type_of_draft()),
+                        name_of(config.placement), plan.k);
   }
   text += fmt::format(", {} rank{}, after about {} tokens\n\n", plan.ranks.size(), plan.ranks.size() == 1 ? "" : "s",
                       plan.context);
@@ -116,6 +123,7 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
     };
     text += fmt::format("\na token: {}\n", sums(plan.token));
     if (plan.k > 0) text += fmt::format("a loop:  {}\n", sums(plan.loop));
+    if (plan.drafted.all_reduces > 0) text += fmt::format("a drafted token: {}\n", sums(plan.drafted));
   }
   const auto together = [&](int count) {
     return std::accumulate(plan.ranks.begin(), plan.ranks.begin() + count, 0.0,

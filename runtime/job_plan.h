@@ -12,13 +12,13 @@
 namespace specdec {
 
 struct RankPlan {
-  // Held, in bytes. The draft is on rank 0.
+  // Held, in bytes, of the target and, where the draft's placement puts it, of the draft.
   double weights = 0;  ///< of matrices, packed; embedding tables are read where their file is mapped
   double cache = 0;    ///< keys and values of the whole context
   // Done, in bytes read and in floating-point operations, halfway through the job's longest text.
   double token_reads = 0;
   double token_operations = 0;
-  double loop_reads = 0;  ///< K passes of the draft, on rank 0, and one of the target over K + 1 rows
+  double loop_reads = 0;  ///< K passes of the draft, where it is, and one of the target over K + 1 rows
   double loop_operations = 0;
 
   double held() const { return weights + cache; }
@@ -30,6 +30,7 @@ struct JobPlan {
   std::int64_t context = 0;
   PassWork token;  ///< of rank 0: its all-reduces are everybody's
   PassWork loop;
+  PassWork drafted;  ///< a pass of rank 0's draft
 };
 
 /// Throws kBadInput as the models' configs and the shard plan do.

@@ -11,24 +11,6 @@
 namespace specdec {
 namespace {
 
-using Weighted = std::pair<double, std::int64_t>;  ///< value, weight
-
-std::optional<Percentiles> percentiles(std::vector<Weighted> values) {
-  std::sort(values.begin(), values.end());
-  const std::int64_t total = std::accumulate(values.begin(), values.end(), std::int64_t{0},
-                                             [](std::int64_t sum, const Weighted& v) { return sum + v.second; });
-  if (total == 0) return std::nullopt;
-  const auto at = [&](std::int64_t percent) {
-    std::int64_t seen = 0;
-    for (const auto& [value, weight] : values) {
-      seen += weight;
-      if (seen * 100 >= percent * total) return value;
-    }
-    return values.back().first;
-  };
-  return Percentiles{.p50 = at(50), .p90 = at(90), .p99 = at(99)};
-}
-
 std::optional<double> ratio(double numerator, double denominator) {
   if (!(denominator > 0)) return std::nullopt;
   return numerator / denominator;
@@ -104,6 +86,22 @@ std::optional<bool> same_tokens(const RunRecord& a, const RunRecord& b) {
 
 }  // namespace
 
+std::optional<Percentiles> percentiles(std::vector<Weighted> values) {
+  std::sort(values.begin(), values.end());
+  const std::int64_t total = std::accumulate(values.begin(), values.end(), std::int64_t{0},
+                                             [](std::int64_t sum, const Weighted& v) { return sum + v.second; });
+  if (total == 0) return std::nullopt;
+  const auto at = [&](std::int64_t percent) {
+    std::int64_t seen = 0;
+    for (const auto& [value, weight] : values) {
+      seen += weight;
+      if (seen * 100 >= percent * total) return value;
+    }
+    return values.back().first;
+  };
+  return Percentiles{.p50 = at(50), .p90 = at(90), .p99 = at(99)};
+}
+
 RunMetrics measure(const RunRecord& run) {
   RunMetrics metrics;
   Sums sums;
@@ -156,7 +154,7 @@ RunPair runs_under(const InterconnectChoice& interconnect, std::span<const Measu
   return pair;
 }
 
-Comparison compare(const RunPair& runs, bool greedy) {
+Comparison compare(const RunPair& runs, bool greedy, std::optional<double> operations_ratio) {
   Comparison out;
   if (runs.autoregressive == nullptr || runs.speculative == nullptr) return out;
   const RunMetrics& alone = runs.autoregressive->metrics;
@@ -169,6 +167,7 @@ Comparison compare(const RunPair& runs, bool greedy) {
                          ? static_cast<double>(runs.speculative->record->k)
                          : static_cast<double>(fast.full_drafted) / static_cast<double>(fast.full_loops);
     out.predicted_speedup = *fast.expected_tokens_per_loop / (k * *out.cost_ratio + 1);
+    if (operations_ratio) out.operations = (k * *operations_ratio + k + 1) / *fast.expected_tokens_per_loop;
     out.measured_over_predicted = ratio(out.full_speedup, out.predicted_speedup);
     out.best_k = best_k(*fast.acceptance_rate, *out.cost_ratio, kMaxBestK);
     out.best_speedup = speedup_factor(*fast.acceptance_rate, *out.best_k, *out.cost_ratio);

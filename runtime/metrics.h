@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/record.h"
@@ -20,6 +21,11 @@ struct Percentiles {
   double p90 = 0;
   double p99 = 0;
 };
+
+using Weighted = std::pair<double, std::int64_t>;  ///< value, weight
+
+/// Nothing of nothing.
+std::optional<Percentiles> percentiles(std::vector<Weighted> values);
 
 /// Where the time of loops went, in seconds; the parts add up to the total.
 struct LoopSplit {
@@ -87,6 +93,7 @@ struct Comparison {
   std::optional<double> cost_ratio;    ///< c: draft seconds per drafted token / target seconds per token alone
   std::optional<double> predicted_speedup;  ///< theorem 3.8 at the measured alpha and c, and the K of each full loop
   std::optional<double> measured_over_predicted;  ///< full_speedup / predicted_speedup
+  std::optional<double> operations;               ///< theorem 3.11 at the measured alpha and c^
   std::optional<std::int64_t> best_k;             ///< by theorem 3.8 at the measured alpha and c, up to kMaxBestK
   std::optional<double> best_speedup;             ///< what it predicts there
   std::optional<double> score_cost;               ///< scoring pass of a full loop (K+1 rows) / scoring pass of one row
@@ -97,8 +104,9 @@ struct Comparison {
 
 inline constexpr std::int64_t kMaxBestK = 32;
 
-/// Empty figures where a run or its data is missing. `greedy`: whether both runs chose the argmax, so that their tokens must agree; an
+/// Empty figures where a run or its data is missing. `greedy`: whether both runs chose the argmax, so that their tokens must agree;
+/// `operations_ratio`: c^, where it is known; an
 /// output that is unfinished in either run leaves `identical` empty.
-Comparison compare(const RunPair& runs, bool greedy);
+Comparison compare(const RunPair& runs, bool greedy, std::optional<double> operations_ratio = {});
 
 }  // namespace specdec

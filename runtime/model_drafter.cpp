@@ -18,7 +18,7 @@ enum Moment : std::uint8_t { kBegin, kEnd, kMoments };
 }  // namespace
 
 ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level,
-                           Tracer* tracer)
+                           Tracer* tracer, bool together)
     : model_(model),
       backend_(model.head().backend()),
       cache_(model.make_cache()),
@@ -27,8 +27,11 @@ ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, s
       seed_(seed),
       level_(level),
       tracer_(tracer),
+      together_(together),
       moments_(backend_.make_moments(kMoments)) {
-  check(model.head().local_vocabulary() == model.head().vocabulary(), "ModelDrafter: the draft has one rank");
+  const bool is_cut = model.head().local_vocabulary() != model.head().vocabulary();
+  check(together || !is_cut, "ModelDrafter: a draft that is cut over ranks drafts on all of them");
+  if (is_cut) whole_ = backend_.allocate(static_cast<std::size_t>(model.head().vocabulary()) * sizeof(float));
 }
 
 std::int64_t ModelDrafter::room(std::int64_t history_size) const {
@@ -98,8 +101,17 @@ void ModelDrafter::ask(std::uint32_t round, std::int64_t first_position, std::in
   backend_.upload(asked_->data(), std::as_bytes(std::span(records_)), Stream{});
 }
 
-void ModelDrafter::choose(ConstRows logits, std::int64_t index) {
+ConstRows ModelDrafter::whole(ConstRows logits) {
+  if (whole_ == nullptr) return logits;
+  const std::int64_t vocabulary = model_.head().vocabulary();
+  const Rows row{whole_->floats(), 1, vocabulary, vocabulary};
+  model_.head().whole_rows(logits, row, Stream{});
+  return row;
+}
+
+void ModelDrafter::choose(ConstRows part, std::int64_t index) {
   const Span span(tracer_, kDraftChoose);
+  const ConstRows logits = whole(part);
   RowRecord* const record = reinterpret_cast<RowRecord*>(asked_->data()) + index;
   if (sampling_.greedy()) {
     sampler_->argmax(logits, record, model_.tokens(), Stream{});

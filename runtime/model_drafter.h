@@ -11,26 +11,30 @@
 
 namespace specdec {
 
-/// A small autoregressive model as drafter, warped as the target is (Leviathan et al. 2023, section 2.2). It has one rank. A drafted token is chosen where
+/// A small autoregressive model as drafter, warped as the target is (Leviathan et al. 2023, section 2.2). It has one rank, or is cut over the target's, which then all propose. A drafted token is chosen where
 /// the logits lie and the next pass reads it there, so that the host waits once for all K of them, or not at all before it
 /// has waited for the target.
 class ModelDrafter final : public Drafter, private UnreadDraft {
  public:
   /// `level` keys its random numbers: 1 drafts for the target, 2 for that draft.
+  /// `together`: see Drafter. A model that is cut over several ranks needs it.
   ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level = 1,
-               Tracer* tracer = nullptr);
+               Tracer* tracer = nullptr, bool together = false);
 
   void begin(std::uint32_t sequence, std::span<const Token> prompt) override;
   void propose(std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) override;
   std::int64_t room(std::int64_t history_size) const override;
+  bool together() const override { return together_; }
 
  private:
   /// Commits what the history confirms of the rows that were fed in earlier rounds, and feeds the rest of it.
   ConstRows catch_up(std::span<const Token> history);
   /// Feeds `count` tokens as a chain, or, without any, the one that was chosen last, and returns the last row's logits.
   ConstRows feed(std::span<const Token> tokens, std::int32_t count);
-  /// Chooses drafted token `index` from its logits, as its record asks.
-  void choose(ConstRows logits, std::int64_t index);
+  /// The whole row, from all ranks where the head is cut.
+  ConstRows whole(ConstRows logits);
+  /// Chooses drafted token `index` from this rank's part of its logits, as its record asks.
+  void choose(ConstRows part, std::int64_t index);
   /// Makes room for `k` drafted tokens and asks for them.
   void ask(std::uint32_t round, std::int64_t first_position, std::int64_t k);
   void mark(int moment);
@@ -49,12 +53,14 @@ class ModelDrafter final : public Drafter, private UnreadDraft {
   std::uint64_t seed_;
   std::uint8_t level_;
   Tracer* tracer_;
+  bool together_;
   std::uint32_t sequence_ = 0;
   std::vector<Token> pending_;  ///< tokens of the cache's pending rows
   std::vector<std::int32_t> position_;
   std::vector<std::int32_t> parent_;
   std::vector<RowRecord> records_;         ///< [K]
   std::unique_ptr<Buffer> asked_;          ///< the same in the backend's memory
+  std::unique_ptr<Buffer> whole_;          ///< [1, vocabulary] there, where the head is cut
   std::unique_ptr<Buffer> distributions_;  ///< [K, vocabulary] there
   std::unique_ptr<Moments> moments_;       ///< kBegin, kEnd; null where propose() takes its own time
 };

@@ -7,7 +7,20 @@
 namespace specdec {
 namespace {
 
+using nlohmann::json;
+
 constexpr double kMilli = 1e3;
+
+json simulated_json(const Simulated& of, std::int64_t loops) {
+  return {{"loops", loops},
+          {"ms_per_token", of.seconds_per_token * kMilli},
+          {"p50_ms", of.token.p50 * kMilli},
+          {"p90_ms", of.token.p90 * kMilli},
+          {"p99_ms", of.token.p99 * kMilli},
+          {"loop_p50_ms", of.loop.p50 * kMilli},
+          {"loop_p90_ms", of.loop.p90 * kMilli},
+          {"loop_p99_ms", of.loop.p99 * kMilli}};
+}
 
 }  // namespace
 
@@ -30,28 +43,45 @@ std::string prediction_table(const PredictionHeader& header, std::span<const Pre
         token.p90 * kMilli, token.p99 * kMilli, of.loop.draft * kMilli, of.loop.broadcast * kMilli,
         of.loop.score * kMilli, of.loop.rest * kMilli, of.k == best ? "  best" : "");
   }
+  if (!header.simulated.empty()) {
+    text += fmt::format("\nSimulated, {} loops each, with the jitter and the stragglers that are described\n\n",
+                        header.loops);
+    text +=
+        fmt::format("{:>4} {:>12} {:>24} {:>27}\n", "K", "ms a token", "token P50 / P90 / P99", "loop P50 / P90 / P99");
+    const auto three = [](const Percentiles& of) {
+      return fmt::format("{:.3f} / {:.3f} / {:.3f}", of.p50 * kMilli, of.p90 * kMilli, of.p99 * kMilli);
+    };
+    for (std::size_t i = 0; i < predictions.size(); ++i) {
+      const Simulated& of = header.simulated[i];
+      text += fmt::format("{:>4} {:>12.3f} {:>24} {:>27}\n", predictions[i].k, of.seconds_per_token * kMilli,
+                          three(of.token), three(of.loop));
+    }
+  }
   text += "\nP50, P90, P99: ms of a token, a loop's time spread evenly over its tokens; draft to rest: ms of a loop\n";
   return text;
 }
 
 nlohmann::json prediction_json(const PredictionHeader& header, std::span<const Prediction> predictions) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const Prediction& of : predictions) {
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    const Prediction& of = predictions[i];
     const Percentiles& token = of.token.percentiles;
-    rows.push_back({{"k", of.k},
-                    {"ms_per_token", of.token.mean * kMilli},
-                    {"ms_per_loop", of.loop.total() * kMilli},
-                    {"tokens_per_loop", of.tokens_per_loop},
-                    {"speedup", of.speedup},
-                    {"p50_ms", token.p50 * kMilli},
-                    {"p90_ms", token.p90 * kMilli},
-                    {"p99_ms", token.p99 * kMilli},
-                    {"variance_ms2", of.token.variance * kMilli * kMilli},
-                    {"split_ms",
-                     {{"draft", of.loop.draft * kMilli},
-                      {"broadcast", of.loop.broadcast * kMilli},
-                      {"score", of.loop.score * kMilli},
-                      {"rest", of.loop.rest * kMilli}}}});
+    rows.push_back(
+        {{"k", of.k},
+         {"ms_per_token", of.token.mean * kMilli},
+         {"ms_per_loop", of.loop.total() * kMilli},
+         {"tokens_per_loop", of.tokens_per_loop},
+         {"speedup", of.speedup},
+         {"p50_ms", token.p50 * kMilli},
+         {"p90_ms", token.p90 * kMilli},
+         {"p99_ms", token.p99 * kMilli},
+         {"variance_ms2", of.token.variance * kMilli * kMilli},
+         {"split_ms",
+          {{"draft", of.loop.draft * kMilli},
+           {"broadcast", of.loop.broadcast * kMilli},
+           {"score", of.loop.score * kMilli},
+           {"rest", of.loop.rest * kMilli}}},
+         {"simulated", header.simulated.empty() ? json() : simulated_json(header.simulated[i], header.loops)}});
   }
   return {{"schema", "specdec.prediction"},
           {"version", 1},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,8 @@ struct MachineRecord {
   std::string transport;           ///< Communicator::transport() of the target group
   std::string dtype;               ///< of the target's packed weights
   std::string draft_dtype;         ///< of the draft's; empty without one
+  /// c^ of Leviathan et al. 2023: operations of a pass of the draft over those of the whole target's; nothing without a draft.
+  std::optional<double> operations_ratio;
   WeightsCacheRecord weights_cache;
 };
 

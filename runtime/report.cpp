@@ -76,17 +76,19 @@ std::string drafts_text(const RunRecord& run) {
   return fixed ? fmt::format("K={}", run.k) : fmt::format("K<={}, {}", run.k, name_of(run.draft_length));
 }
 
-/// "bf16", or "bf16, the draft's in int8" where they differ.
-std::string weight_types(const MachineRecord& machine) {
+/// "bf16", or "bf16, the draft's in int8" where they differ; where the draft is, unless on rank 0.
+std::string weight_types(const MachineRecord& machine, Placement placement) {
   const bool differ = !machine.draft_dtype.empty() && machine.draft_dtype != machine.dtype;
-  return differ ? fmt::format("{}, the draft's in {}", machine.dtype, machine.draft_dtype) : machine.dtype;
+  std::string text = differ ? fmt::format("{}, the draft's in {}", machine.dtype, machine.draft_dtype) : machine.dtype;
+  return placement == Placement::kRank0 ? text : fmt::format("{}, draft {}", text, name_of(placement));
 }
 
 std::string machine_lines(const JobRecord& job) {
   const MachineRecord& machine = job.machine;
-  std::string text = fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n",
-                                 machine.ranks, machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "),
-                                 machine.transport, machine.backend, machine.threads, weight_types(machine));
+  std::string text =
+      fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n", machine.ranks,
+                  machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "), machine.transport, machine.backend,
+                  machine.threads, weight_types(machine, job.config.placement));
   if (job.config.caches_weights()) {
     text += fmt::format("Matrices of weights from the cache: {}, packed: {}\n", machine.weights_cache.from_cache,
                         machine.weights_cache.packed);
@@ -182,6 +184,8 @@ std::string comparison_lines(const std::string& label, const Comparison& c) {
       "\nSpeed-up{}: {}; over loops that no limit or stop cut {}, theorem 3.8 predicts {} (measured/predicted {}).\n",
       label, figure(c.speedup), figure(c.full_speedup), figure(c.predicted_speedup), figure(c.measured_over_predicted));
   if (c.best_k) text += fmt::format("Best K by theorem 3.8: {}, predicted {}.\n", *c.best_k, figure(c.best_speedup));
+  if (c.operations)
+    text += fmt::format("Operations by theorem 3.11: {} times those of decoding alone.\n", figure(c.operations));
   if (c.identical) text += fmt::format("Greedy texts identical: {}.\n", *c.identical ? "yes" : "NO");
   return text;
 }
@@ -209,7 +213,7 @@ std::string report_text(const JobRecord& job) {
   for (const InterconnectChoice& choice : job.config.interconnects) {
     const RunPair pair = runs_under(choice, runs);
     if (pair.autoregressive != nullptr && pair.speculative != nullptr) {
-      const Comparison comparison = compare(pair, job.config.texts_must_agree());
+      const Comparison comparison = compare(pair, job.config.texts_must_agree(), job.machine.operations_ratio);
       text += comparison_lines(label_after(job, choice), comparison) +
               explain(pair.autoregressive->metrics, pair.speculative->metrics, comparison);
     }

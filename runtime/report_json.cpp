@@ -111,6 +111,7 @@ json comparison_json(const Comparison& c) {
           {"measured_over_predicted", nullable(c.measured_over_predicted)},
           {"best_k", c.best_k ? json(*c.best_k) : json()},
           {"best_k_predicted_speedup", nullable(c.best_speedup)},
+          {"operations_factor", nullable(c.operations)},
           {"score_cost", nullable(c.score_cost)},
           {"loop_cost", nullable(c.loop_cost)}};
 }
@@ -118,7 +119,8 @@ json comparison_json(const Comparison& c) {
 json comparisons_json(const JobRecord& job, std::span<const MeasuredRun> runs) {
   json out = json::array();
   for (const InterconnectChoice& choice : job.config.interconnects) {
-    json comparison = comparison_json(compare(runs_under(choice, runs), job.config.texts_must_agree()));
+    json comparison =
+        comparison_json(compare(runs_under(choice, runs), job.config.texts_must_agree(), job.machine.operations_ratio));
     comparison["interconnect"] = interconnect_name_json(choice);
     out.push_back(std::move(comparison));
   }

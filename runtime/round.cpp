@@ -1,5 +1,7 @@
 #include "runtime/round.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -18,10 +20,10 @@ struct WireHeader {
   std::int32_t count;
   std::int32_t interconnect;
   std::int32_t rows;
-  std::int32_t unused = 0;  // a fingerprint begins on eight bytes
+  std::int32_t together;  // a fingerprint begins on eight bytes
   Fingerprint fingerprint;
 };
-static_assert(sizeof(WireHeader) == 64 && sizeof(RoundRow) == 12, "the wire format has no padding");
+static_assert(sizeof(WireHeader) == 72 && sizeof(RoundRow) == 12, "the wire format has no padding");
 
 std::uint64_t pair_of(std::uint32_t low, std::uint32_t high) { return low | std::uint64_t{high} << 32; }
 
@@ -32,7 +34,7 @@ std::uint64_t hash_of(const Round& round) {
   hash.add(pair_of(static_cast<std::uint32_t>(round.action), round.sequence));
   hash.add(pair_of(round.number, static_cast<std::uint32_t>(round.kept)));
   hash.add(pair_of(static_cast<std::uint32_t>(round.count), static_cast<std::uint32_t>(round.rows.size())));
-  hash.add(static_cast<std::uint32_t>(round.interconnect));
+  hash.add(pair_of(static_cast<std::uint32_t>(round.interconnect), round.together ? 1 : 0));
   for (const RoundRow& row : round.rows) {
     hash.add(pair_of(static_cast<std::uint32_t>(row.token), static_cast<std::uint32_t>(row.parent)));
     hash.add(std::bit_cast<std::uint32_t>(row.q));
@@ -52,6 +54,7 @@ void RoundChannel::exchange(Round& round) {
   if (is_root()) {
     check(round.drafted() <= max_drafted_, "RoundChannel: more tokens drafted than the job's largest K");
     round.fingerprint.message = hash_of(round);
+    round.fingerprint.drafted = filled_;
     const WireHeader header{.action = static_cast<std::int32_t>(round.action),
                             .sequence = round.sequence,
                             .number = round.number,
@@ -59,6 +62,7 @@ void RoundChannel::exchange(Round& round) {
                             .count = round.count,
                             .interconnect = round.interconnect,
                             .rows = static_cast<std::int32_t>(round.rows.size()),
+                            .together = round.together ? 1 : 0,
                             .fingerprint = round.fingerprint};
     std::memcpy(wire_.data(), &header, sizeof header);
     // Not memcpy, which must not be given the null of a round without rows.
@@ -77,11 +81,18 @@ void RoundChannel::exchange(Round& round) {
     round.kept = header.kept;
     round.count = header.count;
     round.interconnect = header.interconnect;
+    round.together = header.together != 0;
     round.fingerprint = header.fingerprint;
     round.rows.resize(static_cast<std::size_t>(header.rows));
     const auto rows = std::as_writable_bytes(std::span(round.rows));
     std::copy_n(wire_.begin() + sizeof header, rows.size(), rows.begin());
+    if (filled_ != 0 && round.fingerprint.drafted != filled_) {
+      throw Disagreement(
+          fmt::format("what this rank drafted in the round before is not what rank 0 did (sequence {}, round {})",
+                      round.sequence, round.number));
+    }
   }
+  filled_ = 0;
 }
 
 void RoundChannel::exchange_prompt(const Round& begin, std::span<Token> tokens) {

@@ -35,6 +35,8 @@ struct Round {
   std::int32_t count = 0;    ///< kBegin: tokens of the prompt
   /// kBegin: which of the job's interconnects all messages take from now on (RunConfig::interconnects).
   std::int32_t interconnect = 0;
+  /// All ranks draft: kBegin says so for the sequence; then the drafted rows of a kScore travel empty, and each rank fills them in (fill_rows).
+  bool together = false;
   std::vector<RoundRow> rows;  ///< kScore: 1 + K of them
   Fingerprint fingerprint;     ///< what rank 0 holds; every rank compares (agreement.h)
 
@@ -52,8 +54,11 @@ class RoundChannel {
   /// Of the message, where the largest K is `max_drafted`.
   static std::size_t message_bytes(std::int64_t max_drafted);
 
-  /// On rank 0 completes `round` with its hash and sends it; on the others overwrites it with what rank 0 sent.
+  /// On rank 0 completes `round` with its hash and sends it; on the others overwrites it with what rank 0 sent. Throws Disagreement when this rank filled in the round before
+  /// otherwise than rank 0 did.
   void exchange(Round& round);
+  /// This rank has filled in the drafted rows of `round` by itself.
+  void filled(const Round& round) { filled_ = hash_of(round); }
   /// `begun` is called on every rank with every kBegin, once that was checked and before its prompt travels.
   void on_begin(std::function<void(const Round&)> begun) { begun_ = std::move(begun); }
   /// The prompt that follows `begin`; `tokens` has the announced size on every rank.
@@ -67,6 +72,7 @@ class RoundChannel {
   Progress& progress_;
   std::int64_t max_drafted_;
   std::uint64_t exchanged_ = 0;
+  std::uint64_t filled_ = 0;  ///< hash of the last round, if this rank filled it in; else 0
   std::vector<std::byte> wire_;
   std::function<void(const Round&)> begun_ = [](const Round&) {};
 };

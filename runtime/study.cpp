@@ -94,6 +94,8 @@ FileKey variants(const std::string& name, std::vector<StudyVariant>& into) {
 }
 
 std::vector<FileKey> keys_of(Study& study) {
+  std::vector<std::string> placements;
+  for (const Placement placement : kPlacements) placements.emplace_back(name_of(placement));
   const auto word = [](const std::string& name) {
     return [name](const YAML::Node& node, const YamlPlace& place) {
       if (!node.IsScalar() || node.Scalar().empty()) reject(place, node, name, describe(node), "a list of names");
@@ -114,6 +116,10 @@ std::vector<FileKey> keys_of(Study& study) {
                            return read_integer(place, node, "k", std::int64_t{0}, kMostDrafted);
                          }),
       list<std::string>("interconnect", "a list of names", study.interconnects, word("interconnect")),
+      list<Placement>("placement", "a list of " + word_list(placements), study.placements,
+                      [placements](const YAML::Node& node, const YamlPlace& place) {
+                        return kPlacements[read_word(place, node, "placement", placements)];
+                      }),
       variants("models", study.models),
       variants("methods", study.methods),
       {"all_reduce", "true or false",
@@ -158,11 +164,12 @@ std::string key_of(const StudyPoint& point, const std::string& what, const std::
 }
 
 StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std::string& interconnect,
-                        const StudyVariant& models, const StudyVariant& method) {
+                        Placement placement, const StudyVariant& models, const StudyVariant& method) {
   StudyPoint point{.kind = PointKind::kDecode,
                    .ranks = ranks,
                    .k = k,
                    .interconnect = interconnect,
+                   .placement = placement,
                    .models = models.name,
                    .method = method.name,
                    .set = study.set,
@@ -172,6 +179,7 @@ StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std
   }
   const auto add = [&](const std::string& assignment) { point.set.push_back(assignment); };
   add("interconnect=" + interconnect);
+  add(fmt::format("placement={}", name_of(placement)));
   add("compare=false");
   add(fmt::format("decode.k={}", k));
   add(std::string("decode.method=") + (k == 0 ? "autoregressive" : "speculative"));
@@ -182,6 +190,7 @@ StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std
   if (k > 0 && config.draft.empty()) {
     throw_bad_input(fmt::format("{}: k: found {} without a draft, expected 0", study.name, k));
   }
+  point.decode_seed = config.decode.seed;
   point.key = key_of(point, serialise(config), study.launcher);
   return point;
 }
@@ -203,8 +212,8 @@ void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
     for (const std::int64_t k : {std::int64_t{0}, Study::kCalibrationK}) {
       const auto at = std::ranges::find_if(points, [&](const StudyPoint& point) {
         return point.kind == PointKind::kDecode && point.ranks == ranks && point.k == k &&
-               point.interconnect == kNativeInterconnect && point.models == study.models.front().name &&
-               point.method == study.methods.front().name;
+               point.interconnect == kNativeInterconnect && point.placement == study.placements.front() &&
+               point.models == study.models.front().name && point.method == study.methods.front().name;
       });
       if (at == points.end()) {
         throw_bad_input(
@@ -268,6 +277,7 @@ std::string StudyPoint::label() const {
   if (kind == PointKind::kPasses) return "passes alone";
   if (kind == PointKind::kAllReduce) return fmt::format("all-reduces, ranks {}, {}", ranks, interconnect);
   std::string text = fmt::format("ranks {}, K {}, {}", ranks, k, interconnect);
+  if (placement != Placement::kRank0 && k > 0) text += fmt::format(", {}", name_of(placement));
   for (const std::string& variant : {models, method}) {
     if (variant != kOnly) text += ", " + variant;
   }
@@ -283,7 +293,11 @@ std::vector<StudyPoint> points_of(const Study& study) {
       for (const StudyVariant& models : study.models) {
         for (const StudyVariant& method : study.methods) {
           for (const std::int64_t k : ks_of(study, models, method)) {
-            points.push_back(decode_point(study, ranks, k, interconnect, models, method));
+            for (const Placement placement : study.placements) {
+              // Decoding alone has no draft to place.
+              if (k == 0 && placement != study.placements.front()) continue;
+              points.push_back(decode_point(study, ranks, k, interconnect, placement, models, method));
+            }
           }
         }
       }
@@ -305,8 +319,8 @@ std::vector<StudyPoint> points_of(const Study& study) {
   return points;
 }
 
-std::vector<std::string> command_of(const Study& study, const StudyPoint& point, const std::filesystem::path& programs,
-                                    const std::filesystem::path& json) {
+std::vector<std::string> command_of(const Study& study, const StudyPoint& point, int repeat,
+                                    const std::filesystem::path& programs, const std::filesystem::path& json) {
   std::vector<std::string> words = words_of(study.launcher);
   for (std::string& word : words) word = with_ranks(std::move(word), point.ranks);
   const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
@@ -323,6 +337,7 @@ std::vector<std::string> command_of(const Study& study, const StudyPoint& point,
   }
   add({programs / "specdec_dist", "--config", study.config});
   for (const std::string& assignment : point.set) add({"--set", assignment});
+  add({"--set", fmt::format("decode.seed={}", point.decode_seed + static_cast<std::uint64_t>(repeat))});
   add({"--no-stream", "--quiet", "--json", json});
   return words;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/hardware.h"
+#include "runtime/placement.h"
 
 /// A scaling study as it is written down: what is varied, and how its jobs are started (docs/study.md).
 namespace specdec {
@@ -26,6 +27,7 @@ struct Study {
   std::vector<int> ranks{1};
   std::vector<std::int64_t> ks{0, 4};
   std::vector<std::string> interconnects;
+  std::vector<Placement> placements{Placement::kRank0};
   std::vector<StudyVariant> models;   ///< at least one, perhaps of no keys
   std::vector<StudyVariant> methods;  ///< at least one, perhaps of no keys
   bool all_reduce = true;             ///< also time all-reduces under each interconnect with each number of ranks
@@ -63,9 +65,12 @@ struct StudyPoint {
   int ranks = 1;
   std::int64_t k = 0;
   std::string interconnect;
+  Placement placement = Placement::kRank0;
   std::string models;
   std::string method;
   std::vector<std::string> set;  ///< all keys over the study's config, in order
+  std::uint64_t decode_seed =
+      0;  ///< of the first repetition; each one more is one higher, so that bands and means are over random numbers too
 
   /// Whether a calibration is made from it.
   bool calibrates = false;
@@ -81,8 +86,8 @@ struct StudyPoint {
 std::vector<StudyPoint> points_of(const Study& study);
 
 /// The words that start the job of a point, which writes its report to `json`. `programs`: the folder of specdec_dist and allreduce_bench.
-std::vector<std::string> command_of(const Study& study, const StudyPoint& point, const std::filesystem::path& programs,
-                                    const std::filesystem::path& json);
+std::vector<std::string> command_of(const Study& study, const StudyPoint& point, int repeat,
+                                    const std::filesystem::path& programs, const std::filesystem::path& json);
 
 /// A run of a point.
 struct StudyJob {

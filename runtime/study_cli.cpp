@@ -32,6 +32,7 @@ constexpr const char* kExamples =
     "Exit codes: 0 done; 1 a bug, or jobs of a study that failed; 2 bad input; 128 + signal interrupted.";
 constexpr std::int64_t kMostDrafted = 1024;
 constexpr int kMostRanks = 1 << 20;
+constexpr std::int64_t kMostLoops = 100'000'000;
 constexpr std::int64_t kLongestContext = std::int64_t{1} << 30;
 
 Placement placement_of(const std::string& text) {
@@ -82,6 +83,9 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   app.add_option("--placement", placement, "Where the draft runs: rank0, replicated or sharded")->capture_default_str();
   app.add_option("--ranks", ranks, "Ranks that the target is cut over (default: all that the hardware has)");
   app.add_option("--context", command.context, "Committed tokens that attention reads")->capture_default_str();
+  app.add_option("--simulate", command.simulate,
+                 "Also play so many loops of each K, with the jitter and the stragglers that the descriptions have");
+  app.add_option("--seed", command.seed, "Of the simulation")->capture_default_str();
   app.add_option("--json", command.json, "Also write the figures here");
   command.print = parse_flags(app, argc, argv);
   if (command.print) return command;
@@ -101,8 +105,8 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   require("--config", predicts || describes || times ? "a config with a target and a draft"
                                                      : "a study, such as study-shipped.yaml (--help)");
   if (!predicts) {
-    for (const char* flag :
-         {"--hardware", "--alpha", "--k", "--placement", "--ranks", "--context", "--json", "--set"}) {
+    for (const char* flag : {"--hardware", "--alpha", "--k", "--placement", "--ranks", "--context", "--simulate",
+                             "--seed", "--json", "--set"}) {
       const bool of_passes = flag == std::string_view("--json") || flag == std::string_view("--set");
       if (app.count(flag) > 0 && !(times && of_passes))
         throw_bad_input(fmt::format("{}: found without --predict, expected with it", flag));
@@ -135,6 +139,10 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
       throw_bad_input(fmt::format("--ranks: found {}, expected an integer from 1 to {}", ranks, kMostRanks));
     }
     command.ranks = ranks;
+  }
+  if (app.count("--simulate") > 0 && (command.simulate < 1 || command.simulate > kMostLoops)) {
+    throw_bad_input(
+        fmt::format("--simulate: found {}, expected an integer from 1 to {}", command.simulate, kMostLoops));
   }
   if (command.context < 0 || command.context > kLongestContext) {
     throw_bad_input(

@@ -33,6 +33,8 @@ struct StudyCommand {
   Placement placement = Placement::kRank0;
   std::optional<int> ranks;  ///< none: the hardware's
   std::int64_t context = 0;
+  std::int64_t simulate = 0;         ///< loops to simulate for each K; 0: none
+  std::uint64_t seed = 0;            ///< of the simulation
   std::filesystem::path json;        ///< --json OUT; empty: none
   std::optional<std::string> print;  ///< what --help or --version prints, and then the program ends
 };

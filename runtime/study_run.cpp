@@ -15,6 +15,7 @@
 #include "runtime/clock.h"
 #include "runtime/paths.h"
 #include "runtime/study_summary.h"
+#include "runtime/study_text.h"
 #include "runtime/whole_file.h"
 
 namespace specdec {
@@ -68,6 +69,7 @@ json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std:
               {"ranks", point.ranks},
               {"k", point.k},
               {"interconnect", point.interconnect},
+              {"placement", name_of(point.placement)},
               {"models", point.models},
               {"method", point.method},
               {"command", command},
@@ -227,7 +229,7 @@ StudyOutcome run_study(const Study& study, const std::vector<StudyPoint>& points
     const std::string name = fmt::format("{}-{}", point.key, jobs[i].repeat);
     const fs::path report = folder.jobs() / (name + ".json");
     const fs::path log = folder.jobs() / (name + ".log");
-    const std::vector<std::string> command = command_of(study, point, programs, report);
+    const std::vector<std::string> command = command_of(study, point, jobs[i].repeat, programs, report);
     const ChildResult child = run_child(signals, command, study.timeout, log);
     outcome.interrupted = child.interrupted;
     if (outcome.interrupted != 0) break;
@@ -251,7 +253,7 @@ std::string write_study(const Study& study, const std::vector<StudyPoint>& point
   const std::string text = summary_text(study, points, summary);
   constexpr const char* kFlag = "--out";
   write_whole_file(folder.path / "study.json", summary_json(study, points, summary).dump(1) + "\n", kFlag);
-  write_whole_file(folder.path / "points.csv", summary_csv(study, points, summary), kFlag);
+  write_whole_file(folder.path / "points.csv", summary_csv(points, summary), kFlag);
   write_whole_file(folder.path / "summary.md", text, kFlag);
   problem = draw(folder);
   return text;

@@ -55,24 +55,26 @@ struct PointFigures {
   std::optional<Prediction> predicted;
 };
 
+/// |predicted / measured - 1| of points.
+struct PredictionErrors {
+  int points = 0;
+  double mean = 0;
+  double worst = 0;
+  void add(double error);
+};
+
 struct StudySummary {
   std::vector<PointFigures> points;         ///< as points_of() has them
   std::vector<nlohmann::json> all_reduces;  ///< rows of allreduce_bench
   nlohmann::json machine;                   ///< of the last job, with its program
   std::string program;
-  std::map<int, Hardware> calibrated;  ///< by ranks, where the study calibrates
-  /// Of predictions: mean of |predicted / measured - 1| over points that ran, those left out that a calibration was made from.
-  std::optional<double> mean_error;
-  std::optional<double> worst_error;
+  std::map<int, Hardware> calibrated;      ///< by ranks, where the study calibrates
+  std::map<int, PredictionErrors> errors;  ///< by ranks, points left out that a calibration was made from
 };
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);
 
-/// All of it for programs, `study.json`: what the report is drawn from.
-nlohmann::json summary_json(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary);
-/// One line a point.
-std::string summary_csv(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary);
-/// For people, as Markdown.
-std::string summary_text(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary);
+/// What is predicted for a point over the median of its jobs, less 1; nothing where nothing is.
+std::optional<double> prediction_error(const PointFigures& of);
 
 }  // namespace specdec

@@ -76,11 +76,21 @@ def ranks_text(ranks):
     return f"{ranks} rank" + ("s" if ranks > 1 else "")
 
 
-def of_ranks(points):
-    """{(ranks, method): its points by K}, of methods with more than one K; and the points that chose K themselves."""
-    series, alone = {}, []
+def ways(points):
+    """Each point's way to decode: its method and, where there are several, the draft's placement; K = 0 belongs to all placements."""
+    placements = sorted({point["placement"] for point in points if point["k"] > 0})
+    found = []
     for point in points:
-        series.setdefault((point["ranks"], point["method"]), []).append(point)
+        for placement in placements if point["k"] == 0 and placements else [point["placement"]]:
+            found.append((", ".join(([point["method"]] if point["method"] != "default" else []) + ([placement] if len(placements) > 1 else [])), point))
+    return found
+
+
+def of_ranks(points):
+    """{(ranks, way): its points by K}, of ways with more than one K; and the points that chose K themselves."""
+    series, alone = {}, []
+    for way, point in ways(points):
+        series.setdefault((point["ranks"], way), []).append(point)
     for key in [key for key, members in series.items() if len(members) == 1 and members[0]["k"] > 0]:
         alone += series.pop(key)
     return {key: sorted(members, key=lambda point: point["k"]) for key, members in series.items()}, alone

@@ -54,22 +54,22 @@ def table(head, rows, words):
 
 
 def points_table(points, predicts):
-    head = ["interconnect", "models", "method", "kind", "ranks", "K", "ms a token", "P10", "P90", "P50 / P90 / P99 of a token", "tokens a loop", "eq. 1", "alpha",
+    head = ["interconnect", "placement", "models", "method", "kind", "ranks", "K", "ms a token", "P10", "P90", "P50 / P90 / P99 of a token", "tokens a loop", "eq. 1", "alpha",
             "c", "speed-up"] + (["predicted ms", "error"] if predicts else [])
     rows = []
     for p in points:
         if not p["finished"]:
-            rows.append([p["interconnect"], p["models"], p["method"], "failed" if p["failed"] else "not run", p["ranks"], p["k"]] + ["-"] * (len(head) - 6))
+            rows.append([p["interconnect"], p["placement"], p["models"], p["method"], "failed" if p["failed"] else "not run", p["ranks"], p["k"]] + ["-"] * (len(head) - 7))
             continue
         time, token = p["ms_per_token"], p["token_ms"]
-        row = [p["interconnect"], p["models"], p["method"], p["kind"], p["ranks"], p["k"], cell(time["mean"]), cell(time["p10"]), cell(time["p90"]),
+        row = [p["interconnect"], p["placement"], p["models"], p["method"], p["kind"], p["ranks"], p["k"], cell(time["mean"]), cell(time["p10"]), cell(time["p90"]),
                f"{token['p50']:.3f} / {token['p90']:.3f} / {token['p99']:.3f}", cell(p["tokens_per_loop"], "{:.2f}"), cell(p["expected_tokens_per_loop"], "{:.2f}"),
                cell(p["alpha"]), cell(p["cost_ratio"]), cell(p["speedup"], "{:.2f}")]
         if predicts:
             told = p["predicted"] and p["predicted"]["ms_per_token"]
             row += [cell(told), cell(told and 100 * (told / p["median_ms_per_token"] - 1), "{:+.1f} %")]
         rows.append(row)
-    return table(head, rows, 4)
+    return table(head, rows, 5)
 
 
 def groups(points):
@@ -93,12 +93,12 @@ def group_section(key, points):
         (plots.against_k(points, "Speed-up over decoding alone", "times", lambda p: p["speedup"], lambda p: p["predicted"]["speedup"], adaptive=True,
                          reference=1), "speed-up against K"),
     ]
-    methods = sorted({p["method"] for p in points})
-    for method in methods:
-        members = [p for p in points if p["method"] == method]
+    ways = plots.ways(points)
+    for way in sorted({way for way, _ in ways}):
+        members = [p for of_way, p in ways if of_way == way]
         if len({p["k"] for p in members}) < 2:
             continue
-        of = f", {method}" if len(methods) > 1 else ""
+        of = f", {way}" if way else ""
         pictures.append((plots.split(members, f"Where a loop's time goes{of}"), "parts of a loop's time for each rank count and K"))
         for ranks in sorted({p["ranks"] for p in members}):
             pictures.append((plots.percentiles([p for p in members if p["ranks"] == ranks], f"Percentiles of a token, {plots.ranks_text(ranks)}{of}"),
@@ -114,7 +114,10 @@ def paper_section(study):
     series = {}
     for p in study["points"]:
         if p["finished"]:
-            series.setdefault((p["kind"] == plots.MODELLED, p["ranks"], p["interconnect"], p["models"], p["method"]), []).append(p)
+            series_key = (p["kind"] == plots.MODELLED, p["ranks"], p["interconnect"], p["models"], p["method"])
+            # One placement, as one curve has.
+            if p["k"] == 0 or p["placement"] == study["points"][0]["placement"]:
+                series.setdefault(series_key, []).append(p)
     series = {key: members for key, members in series.items() if len(members) > 1 and any(p["k"] == 0 for p in members)}
     if not published or not series:
         return ""
@@ -127,11 +130,11 @@ def paper_section(study):
             continue
         i = published["k"].index(p["k"])
         theirs = published["ms_128"][i] / published["ms_128"][0]
-        mine = p["ms_per_token"]["mean"] / alone["ms_per_token"]["mean"]
+        mine = p["median_ms_per_token"] / alone["median_ms_per_token"]
         told = p["predicted"] and alone["predicted"] and p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]
         rows.append([p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(theirs), cell(mine), cell(100 * (mine / theirs - 1), "{:+.1f} %"), cell(told)])
     pictures = [
-        plots.beside_the_paper(ours, published, "Time for 128 tokens, over that of K = 0", "times", lambda p: p["ms_per_token"]["mean"] / alone["ms_per_token"]["mean"],
+        plots.beside_the_paper(ours, published, "Time for 128 tokens, over that of K = 0", "times", lambda p: p["median_ms_per_token"] / alone["median_ms_per_token"],
                                [v / published["ms_128"][0] for v in published["ms_128"]],
                                lambda p: p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]),
         plots.beside_the_paper(ours, published, "Tokens a loop over K + 1", "share of K + 1", lambda p: p["efficiency"]["mean"], published["efficiency"],
@@ -142,7 +145,7 @@ def paper_section(study):
     ]
     head = ["K", "published ms", "published, over K = 0", f"{alone['kind']}, over K = 0", "error", "predicted, over K = 0"]
     return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours with {plots.ranks_text(alone['ranks'])}, interconnect "
-            f"{escape(alone['interconnect'])}: each over its own K = 0, since machines and models are others.</p>"
+            f"{escape(alone['interconnect'])}: each over its own K = 0, since machines and models are others; ours is the median of the jobs of a point.</p>"
             f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0))
 
 
@@ -179,9 +182,9 @@ def page(study):
         if predicts:
             others.append(figure(plots.predicted_against_measured(ran), "predicted against measured time per token"))
         parts.append(f'<h2>Why</h2><div class="pictures">{"".join(others)}</div>')
-        if study["mean_error"] is not None:
-            parts.append(f"<p>Prediction ({escape(study['hardware'])}) against measurement: mean of the errors {100 * study['mean_error']:.1f} %, worst "
-                         f"{100 * study['worst_error']:.1f} %.</p>")
+        for error in study["errors"]:
+            parts.append(f"<p>Prediction ({escape(study['hardware'])}) against the median of each point's jobs, {plots.ranks_text(error['ranks'])}: mean of the errors "
+                         f"{100 * error['mean']:.1f} %, worst {100 * error['worst']:.1f} %, {error['points']} points.</p>")
     parts.append("<h2>All points</h2>" + points_table(points, predicts))
     parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "
                  "alone; eq. 1 and theorem 3.8 are those of Leviathan et al. 2023, at the measured alpha.</p>"

@@ -65,9 +65,9 @@ CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int
                        .drafts = loop(drafted)};
   for (std::int64_t rows = 1; rows <= 10; ++rows) {
     data.passes.target.push_back(
-        pass_seconds(hardware, work_of(job.target, {.rows = rows, .context = job.context}), 1));
+        pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context}), 1).total());
     data.passes.draft.push_back(
-        pass_seconds(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, true));
+        pass_time(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, true).total());
   }
   data.passes.layer = hardware.layer_seconds;
   return data;

@@ -37,7 +37,7 @@ TEST(Config, ReadsEveryKey) {
       parse_config(
           "target: a/b\ndraft: c\nweights: random\nweights_seed: 18446744073709551615\nweights_cache: "
           "/var/cache\ndtype: f32\ndraft_dtype: int8\nbackend: "
-          "reference\ncompare: true\nacceptance: synthetic\nsynthetic: {alpha: 0.25}\n"
+          "reference\ncompare: true\nplacement: sharded\nacceptance: synthetic\nsynthetic: {alpha: 0.25}\n"
           "interconnect: [tpu-v4-chen, native]\n"
           "prompts: [one, {text: two}, {ids: [3, 14]}, {random: 12}]\n"
           "parallel: {transport: mpi-fast, threads: 2, deadline: 2.5, agreement: false, isa: avx2, share_gpus: true}\n"
@@ -56,6 +56,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(run.type_of_draft(), DType::kInt8);
   EXPECT_EQ(run.backend, "reference");
   EXPECT_TRUE(run.compare);
+  EXPECT_EQ(run.placement, Placement::kSharded);
   EXPECT_TRUE(run.acceptance.synthetic);
   EXPECT_EQ(run.acceptance.alpha, 0.25);
   EXPECT_EQ(run.decode.draft_length, DraftLengthRule::kOptimal);

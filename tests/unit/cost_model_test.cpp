@@ -43,8 +43,9 @@ TEST(CostModel, SinglePassesOfTheirPairTakeWhatChenEtAlPrint) {
   const Hardware hardware = tpu();
   const PredictedJob job = chinchilla();
   const auto ms = [&](const ModelConfig& model) {
-    return 1e3 * pass_seconds(hardware,
-                              work_of(model, {.context = 256, .ranks = 16, .cache_bytes = 2, .payload_bytes = 2}), 16);
+    return 1e3 *
+           pass_time(hardware, work_of(model, {.context = 256, .ranks = 16, .cache_bytes = 2, .payload_bytes = 2}), 16)
+               .total();
   };
   EXPECT_NEAR(ms(job.target), 14.1, 0.01 * 14.1);
   EXPECT_NEAR(ms(job.draft), 1.8, 0.01 * 1.8);
@@ -135,12 +136,14 @@ TEST(CostModel, APassIsTheLongerOfReadingAndComputing) {
   hardware.operations_rate = 1000;
   hardware.layer_seconds = 0.5;
   hardware.pass_seconds = 0.25;
-  EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.weight_bytes = 200, .cache_bytes = 100, .operations = 10, .layers = 2}, 1),
-                   3 + 1.25);
-  EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.weight_bytes = 200, .cache_bytes = 100, .operations = 10, .layers = 2}, 2),
-                   4 + 1.25)
+  EXPECT_DOUBLE_EQ(
+      pass_time(hardware, {.weight_bytes = 200, .cache_bytes = 100, .operations = 10, .layers = 2}, 1).total(),
+      3 + 1.25);
+  EXPECT_DOUBLE_EQ(
+      pass_time(hardware, {.weight_bytes = 200, .cache_bytes = 100, .operations = 10, .layers = 2}, 2).total(),
+      4 + 1.25)
       << "two ranks of a node read 75 each";
-  EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.weight_bytes = 200, .operations = 9000, .layers = 2}, 1), 9 + 1.25);
+  EXPECT_DOUBLE_EQ(pass_time(hardware, {.weight_bytes = 200, .operations = 9000, .layers = 2}, 1).total(), 9 + 1.25);
   hardware.ranks_per_node = 2;
   EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 1, false), 3);
   EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 8, false), 4) << "two on each node";
@@ -151,7 +154,8 @@ TEST(CostModel, MoreRowsCostWhatTheDescriptionSaysAndBeyondItAsTheLastOnes) {
   hardware.memory = {.rate = 100, .rows_cost = {1, 1.5, 2.25}};
   for (const auto& [rows, cost] :
        std::vector<std::pair<std::int64_t, double>>{{1, 1}, {2, 1.5}, {3, 2.25}, {5, 3.75}}) {
-    EXPECT_DOUBLE_EQ(pass_seconds(hardware, {.rows = rows, .weight_bytes = 200, .cache_bytes = 100}, 1), 2 * cost + 1);
+    EXPECT_DOUBLE_EQ(pass_time(hardware, {.rows = rows, .weight_bytes = 200, .cache_bytes = 100}, 1).total(),
+                     2 * cost + 1);
   }
 }
 

@@ -117,5 +117,18 @@ TEST_F(ParallelHeadTest, GathersWholeRowsOnRankZero) {
   }
 }
 
+TEST_F(ParallelHeadTest, WholeRowsAreOnEveryRank) {
+  for (const int ranks : {1, 3, 8}) {
+    run(ranks, [&](ParallelHead& head, ConstRows logits, Communicator&) {
+      std::vector<float> rows(2 * kVocabulary);
+      head.whole_rows(logits.slice_rows(1, 2), {rows.data(), 2, kVocabulary, kVocabulary}, {});
+      for (std::int64_t id = 0; id < kVocabulary; ++id) {
+        ASSERT_EQ(rows[id], logit(1, id));
+        ASSERT_EQ(rows[kVocabulary + id], logit(2, id));
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace specdec

@@ -68,7 +68,7 @@ TEST(JobPlan, SaysWhetherItFits) {
   const RunConfig config = chinchilla();
   const JobPlan plan = plan_job(config, 8);
   EXPECT_THAT(plan_text(plan, config, {.ranks = 8, .available = 24e9}),
-              AllOf(HasSubstr("Plan, nothing was run: chinchilla-70b (bf16) with draft chinchilla-4b (bf16) on rank 0, "
+              AllOf(HasSubstr("Plan, nothing was run: chinchilla-70b (bf16) with draft chinchilla-4b (bf16, rank0), "
                               "K = 4, 8 ranks, after about 192 tokens"),
                     HasSubstr("a token: 160 all-reduces of 32.8 kB, 5.24 MB in all"),
                     HasSubstr("a loop:  160 all-reduces of 164 kB, 26.2 MB in all"),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/error.h"
+#include "parallel/disagreement.h"
 #include "parallel/self_communicator.h"
 #include "parallel/thread_communicator.h"
 
@@ -11,18 +12,24 @@ namespace {
 
 /// Several rounds in a row, longer and shorter ones, as rank 0 sends them.
 std::vector<Round> some_rounds() {
-  return {
-      {.action = RoundAction::kBegin, .sequence = 7, .number = 0, .kept = 0, .count = 3, .interconnect = 2, .rows = {}},
-      {.action = RoundAction::kScore,
-       .sequence = 7,
-       .number = 1,
-       .kept = 2,
-       .count = 3,
-       .rows = {{.token = 11, .parent = -1, .q = 0},
-                {.token = 12, .parent = 0, .q = 0.25F},
-                {.token = 13, .parent = 1, .q = 1}}},
-      {.action = RoundAction::kScore, .sequence = 7, .number = 2, .kept = 3, .count = 3, .rows = {{.token = 14}}},
-      {.action = RoundAction::kEnd, .rows = {}}};
+  return {{.action = RoundAction::kBegin,
+           .sequence = 7,
+           .number = 0,
+           .kept = 0,
+           .count = 3,
+           .interconnect = 2,
+           .together = true,
+           .rows = {}},
+          {.action = RoundAction::kScore,
+           .sequence = 7,
+           .number = 1,
+           .kept = 2,
+           .count = 3,
+           .rows = {{.token = 11, .parent = -1, .q = 0},
+                    {.token = 12, .parent = 0, .q = 0.25F},
+                    {.token = 13, .parent = 1, .q = 1}}},
+          {.action = RoundAction::kScore, .sequence = 7, .number = 2, .kept = 3, .count = 3, .rows = {{.token = 14}}},
+          {.action = RoundAction::kEnd, .rows = {}}};
 }
 
 void expect_same(const Round& found, const Round& expected) {
@@ -32,6 +39,7 @@ void expect_same(const Round& found, const Round& expected) {
   EXPECT_EQ(found.kept, expected.kept);
   EXPECT_EQ(found.count, expected.count);
   EXPECT_EQ(found.interconnect, expected.interconnect);
+  EXPECT_EQ(found.together, expected.together);
   ASSERT_EQ(found.rows.size(), expected.rows.size());
   for (std::size_t i = 0; i < expected.rows.size(); ++i) {
     EXPECT_EQ(found.rows[i].token, expected.rows[i].token);
@@ -98,6 +106,36 @@ TEST(RoundChannel, RefusesMoreThanItsMessageHolds) {
   RoundChannel channel(self, progress, 1);
   Round round = some_rounds()[1];
   EXPECT_THROW(channel.exchange(round), Error);
+}
+
+TEST(RoundChannel, ARankThatDraftedSomethingElseIsFoundOutAtTheNextMessage) {
+  for (const RoundAction next : {RoundAction::kScore, RoundAction::kBegin, RoundAction::kEnd}) {
+    for (const bool astray : {false, true}) {
+      run_ranks(2, [&](Communicator& group) {
+        Progress progress;
+        RoundChannel channel(group, progress, 2);
+        Round round;
+        const auto exchange = [&](const Round& sent) {
+          if (channel.is_root()) round = sent;
+          channel.exchange(round);
+        };
+        exchange({.action = RoundAction::kScore, .together = true, .rows = {{.token = 5}, {.token = -1}}});
+        round.rows[1].token = astray && !channel.is_root() ? 7 : 6;
+        channel.filled(round);
+        const bool thrown = [&] {
+          try {
+            exchange({.action = next, .rows = {}});
+          } catch (const Disagreement&) {
+            return true;
+          }
+          return false;
+        }();
+        EXPECT_EQ(thrown, astray && !channel.is_root());
+        // It holds for one message.
+        if (!thrown && !astray) exchange({.action = RoundAction::kEnd, .rows = {}});
+      });
+    }
+  }
 }
 
 }  // namespace

@@ -50,6 +50,16 @@ TEST(Study, HasAPointForEveryCombination) {
   EXPECT_THAT(labels(points), Contains("ranks 2, K 3, tpu-v4-chen, small, nucleus"));
 }
 
+TEST(Study, PlacementsAreOfPointsThatDraft) {
+  const std::vector<StudyPoint> points =
+      points_of(parsed("ranks: [2]\nk: [0, 2]\nall_reduce: false\nplacement: [rank0, replicated, sharded]\n"));
+  EXPECT_THAT(labels(points), ElementsAre("ranks 2, K 0, native", "ranks 2, K 2, native",
+                                          "ranks 2, K 2, native, replicated", "ranks 2, K 2, native, sharded"));
+  EXPECT_THAT(points[3].set, Contains("placement=sharded"));
+  EXPECT_THAT(error_of("placement: [shard]\n"),
+              HasSubstr("placement: found 'shard', expected one of rank0, replicated"));
+}
+
 TEST(Study, AMethodThatSetsKHasNoOtherAndAllReducesAreOfSeveralRanks) {
   const std::vector<StudyPoint> points = points_of(
       parsed("ranks: [1, 2]\nk: [0, 2]\nmethods: {fixed: {}, adaptive: {decode: {k: 8, draft_length: optimal}}}\n"));
@@ -65,13 +75,13 @@ TEST(Study, CommandsAreWhatAUserWouldType) {
       "--x={ranks}\n");
   const std::vector<StudyPoint> points = points_of(study);
   ASSERT_EQ(points.size(), 3U);
-  const std::vector<std::string> alone = command_of(study, points[0], "/p", "/j");
+  const std::vector<std::string> alone = command_of(study, points[0], 3, "/p", "/j");
   EXPECT_THAT(std::vector(alone.begin(), alone.begin() + 5),
               ElementsAre("srun", "-n", "2", "--x=2", "/p/specdec_dist"));
   EXPECT_THAT(alone, IsSupersetOf({"decode.max_new_tokens=9", "decode.stop=[a, b]", "compare=false", "decode.k=0",
-                                   "decode.method=autoregressive", "interconnect=native"}));
-  EXPECT_THAT(command_of(study, points[1], "/p", "/j"), IsSupersetOf({"decode.k=4", "decode.method=speculative"}));
-  EXPECT_THAT(command_of(study, points[2], "/p", "/j"),
+                                   "decode.method=autoregressive", "interconnect=native", "decode.seed=4"}));
+  EXPECT_THAT(command_of(study, points[1], 3, "/p", "/j"), IsSupersetOf({"decode.k=4", "decode.method=speculative"}));
+  EXPECT_THAT(command_of(study, points[2], 3, "/p", "/j"),
               IsSupersetOf({"/p/allreduce_bench", "--interconnect", "native", "--json", "/j"}));
 }
 
@@ -97,7 +107,7 @@ TEST(Study, ACalibrationIsMadeFromPointsOfTheStudyAndFromPasses) {
   EXPECT_THAT(from, ElementsAre("ranks 1, K 0, native, shipped", "ranks 1, K 4, native, shipped",
                                 "ranks 2, K 0, native, shipped", "ranks 2, K 4, native, shipped"));
   EXPECT_EQ(points.back().kind, PointKind::kPasses);
-  EXPECT_THAT(command_of(parsed("hardware: calibrated\n"), points.back(), "/p", "/j"),
+  EXPECT_THAT(command_of(parsed("hardware: calibrated\n"), points.back(), 3, "/p", "/j"),
               IsSupersetOf({"/p/specdec_study", "--time-passes", "--json", "/j"}));
   EXPECT_THAT(error_of("k: [0, 3]\nhardware: calibrated\n"),
               HasSubstr("hardware: found calibrated without the point 'ranks 1, K 4, native'"));

@@ -1,0 +1,208 @@
+#include "runtime/study_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "runtime/published.h"
+#include "runtime/theory.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kMilli = 1e3;
+
+std::string kind_of(const PointFigures& figures) {
+  return figures.modelled ? "measured under a modelled interconnect" : "measured";
+}
+
+json nullable(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+json band_json(const Band& of) { return {{"mean", of.mean}, {"p10", of.p10}, {"p90", of.p90}}; }
+
+json point_json(const StudyPoint& point, const PointFigures& f) {
+  json out = {{"ranks", point.ranks},
+              {"k", point.k},
+              {"interconnect", point.interconnect},
+              {"placement", name_of(point.placement)},
+              {"models", point.models},
+              {"method", point.method},
+              {"label", point.label()},
+              {"kind", kind_of(f)},
+              {"forced", f.forced},
+              {"calibrates", point.calibrates},
+              {"finished", f.finished},
+              {"failed", f.failed},
+              {"error", f.error.empty() ? json() : json(f.error)}};
+  if (f.finished == 0) return out;
+  json split = json::object();
+  for (const auto& [part, ms] : f.split_ms) split[part] = ms;
+  out.update({{"tokens", f.tokens},
+              {"ms_per_token", band_json(f.ms_per_token)},
+              {"median_ms_per_token", f.median_ms_per_token},
+              {"ms_per_loop", band_json(f.ms_per_loop)},
+              {"efficiency", band_json(f.efficiency)},
+              {"token_ms", {{"p50", f.token_ms.p50}, {"p90", f.token_ms.p90}, {"p99", f.token_ms.p99}}},
+              {"alpha", nullable(f.alpha)},
+              {"tokens_per_loop", nullable(f.tokens_per_loop)},
+              {"expected_tokens_per_loop", nullable(f.expected_tokens_per_loop)},
+              {"cost_ratio", nullable(f.cost_ratio)},
+              {"speedup", nullable(f.speedup)},
+              {"late_share", f.late_share},
+              {"split_ms", split},
+              {"predicted", nullptr}});
+  if (f.predicted) {
+    const Prediction& of = *f.predicted;
+    out["predicted"] = {{"ms_per_token", kMilli * of.token.mean},      {"ms_per_loop", kMilli * of.loop.total()},
+                        {"tokens_per_loop", of.tokens_per_loop},       {"speedup", of.speedup},
+                        {"p50_ms", kMilli * of.token.percentiles.p50}, {"p90_ms", kMilli * of.token.percentiles.p90},
+                        {"p99_ms", kMilli * of.token.percentiles.p99}};
+  }
+  return out;
+}
+
+/// Theorem 3.8 at its best K, over alpha and c: where speculation pays.
+json region_json() {
+  constexpr int kSteps = 60;
+  constexpr double kLeastCost = 0.005;
+  json out = {{"alpha", json::array()}, {"cost_ratio", json::array()}, {"speedup", json::array()}};
+  for (int i = 0; i < kSteps; ++i) {
+    out["alpha"].push_back(static_cast<double>(i) / kSteps);
+    out["cost_ratio"].push_back(kLeastCost * std::pow(1.5 / kLeastCost, static_cast<double>(i) / (kSteps - 1)));
+  }
+  for (const json& alpha : out["alpha"]) {
+    json row = json::array();
+    for (const json& cost : out["cost_ratio"]) {
+      const std::int64_t k = best_k(alpha.get<double>(), cost.get<double>(), kMaxBestK);
+      row.push_back(speedup_factor(alpha.get<double>(), k, cost.get<double>()));
+    }
+    out["speedup"].push_back(std::move(row));
+  }
+  return out;
+}
+
+json published_json(const Study& study) {
+  if (study.published.empty()) return nullptr;
+  const Published of = load_published(study.published, study.name + ": published");
+  return {{"title", of.title},   {"source", of.source},         {"k", of.k},
+          {"ms_128", of.ms_128}, {"efficiency", of.efficiency}, {"ms_per_loop", of.ms_per_loop}};
+}
+
+std::string percent(const std::optional<double>& share) { return share ? fmt::format("{:+.1f} %", 100 * *share) : "-"; }
+
+std::string cell(const std::optional<double>& value, const char* format = "{:.3f}") {
+  return value ? fmt::format(fmt::runtime(format), *value) : "-";
+}
+
+}  // namespace
+
+json summary_json(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary) {
+  json rows = json::array();
+  json failed = json::array();
+  json errors = json::array();
+  for (const auto& [ranks, of] : summary.errors) {
+    errors.push_back({{"ranks", ranks}, {"points", of.points}, {"mean", of.mean}, {"worst", of.worst}});
+  }
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].kind == PointKind::kDecode) rows.push_back(point_json(points[i], summary.points[i]));
+    if (summary.points[i].failed > 0) {
+      failed.push_back(
+          {{"label", points[i].label()}, {"jobs", summary.points[i].failed}, {"error", summary.points[i].error}});
+    }
+  }
+  return {{"schema", "specdec.study"},
+          {"version", 1},
+          {"title", study.title},
+          {"name", study.name},
+          {"config", study.config},
+          {"study", study.text},
+          {"repeats", study.repeats},
+          {"hardware", study.hardware.empty() ? json() : json(study.hardware)},
+          {"program", summary.program},
+          {"machine", summary.machine},
+          {"points", rows},
+          {"failed", failed},
+          {"all_reduces", summary.all_reduces},
+          {"published", published_json(study)},
+          {"region", region_json()},
+          {"errors", errors}};
+}
+
+std::string summary_csv(const std::vector<StudyPoint>& points, const StudySummary& summary) {
+  std::string text =
+      "ranks,k,interconnect,placement,models,method,kind,forced,finished,failed,ms_per_token,ms_per_token_p10,ms_per_"
+      "token_p90,"
+      "ms_per_loop,tokens_per_loop,expected_tokens_per_loop,alpha,cost_ratio,speedup,token_p50_ms,token_p90_ms,"
+      "token_p99_ms,late_share,predicted_ms_per_token,predicted_speedup\n";
+  const auto put = [](const std::optional<double>& value) { return value ? fmt::format(",{}", *value) : ","; };
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const StudyPoint& p = points[i];
+    const PointFigures& f = summary.points[i];
+    if (p.kind != PointKind::kDecode) continue;
+    text += fmt::format("{},{},{},{},{},{},{},\"{}\",{},{}", p.ranks, p.k, p.interconnect, name_of(p.placement),
+                        p.models, p.method, kind_of(f), f.forced, f.finished, f.failed);
+    const auto of = [&](double value) { return f.finished > 0 ? std::optional(value) : std::nullopt; };
+    for (const std::optional<double>& value :
+         {of(f.ms_per_token.mean), of(f.ms_per_token.p10), of(f.ms_per_token.p90), of(f.ms_per_loop.mean),
+          f.tokens_per_loop, f.expected_tokens_per_loop, f.alpha, f.cost_ratio, f.speedup, of(f.token_ms.p50),
+          of(f.token_ms.p90), of(f.token_ms.p99), of(f.late_share)}) {
+      text += put(value);
+    }
+    text += put(f.predicted ? std::optional(kMilli * f.predicted->token.mean) : std::nullopt);
+    text += put(f.predicted ? std::optional(f.predicted->speedup) : std::nullopt);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string summary_text(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary) {
+  std::string text = fmt::format("# {}\n\n", study.title);
+  if (!summary.program.empty()) text += fmt::format("{}\n\n", summary.program.substr(0, summary.program.find('\n')));
+  const bool predicts = !study.hardware.empty();
+  text +=
+      "| ranks | interconnect | placement | models | method | K | kind | ms a token | P10 to P90 | tokens a loop | eq. "
+      "1 | alpha | "
+      "c | speed-up |";
+  text += predicts ? " *predicted* ms | error |\n" : "\n";
+  text += predicts ? "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+                   : "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+  std::string failures;
+  std::string forced;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const StudyPoint& p = points[i];
+    const PointFigures& f = summary.points[i];
+    if (f.failed > 0) failures += fmt::format("- {}: {} of its jobs failed: {}\n", p.label(), f.failed, f.error);
+    if (p.kind != PointKind::kDecode) continue;
+    if (!f.forced.empty()) forced = f.forced;
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |", p.ranks, p.interconnect, name_of(p.placement), p.models,
+                        p.method, p.k);
+    if (f.finished == 0) {
+      text += std::string(f.failed > 0 ? " failed |" : " not run |") + std::string(predicts ? 9 : 7, '|') + "\n";
+      continue;
+    }
+    text += fmt::format(" {} | {:.3f} | {:.3f} to {:.3f} | {} | {} | {} | {} | {} |", kind_of(f), f.ms_per_token.mean,
+                        f.ms_per_token.p10, f.ms_per_token.p90, cell(f.tokens_per_loop, "{:.2f}"),
+                        cell(f.expected_tokens_per_loop, "{:.2f}"), cell(f.alpha), cell(f.cost_ratio),
+                        cell(f.speedup, "{:.2f}"));
+    if (predicts) {
+      text +=
+          fmt::format(" {} | {} |", cell(f.predicted ? std::optional(kMilli * f.predicted->token.mean) : std::nullopt),
+                      percent(prediction_error(f)));
+    }
+    text += "\n";
+  }
+  if (!forced.empty()) text += fmt::format("\nForced, and not what models say: {}.\n", forced);
+  if (!summary.errors.empty()) {
+    text += fmt::format("\nPrediction ({}) against the median of each point's jobs:\n\n", study.hardware);
+    for (const auto& [ranks, of] : summary.errors) {
+      text += fmt::format("- {} rank{}: mean of the errors {:.1f} %, worst {:.1f} %, {} points\n", ranks,
+                          ranks == 1 ? "" : "s", 100 * of.mean, 100 * of.worst, of.points);
+    }
+  }
+  if (!failures.empty()) text += "\nFailed:\n\n" + failures;
+  return text;
+}
+
+}  // namespace specdec

@@ -1,0 +1,121 @@
+/// Loops that are played one after another: closed forms where there are any, and real maxima of many ranks.
+#include "runtime/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "runtime/hardware_load.h"
+#include "runtime/theory.h"
+
+namespace specdec {
+namespace {
+
+const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+
+PredictedJob job_of(int ranks, Placement placement = Placement::kSharded) {
+  return {.target = load_model_config(kSource / "assets/shapes/chinchilla-70b"),
+          .draft = load_model_config(kSource / "assets/shapes/chinchilla-4b"),
+          .placement = placement,
+          .ranks = ranks,
+          .context = 256};
+}
+
+Hardware tpu() { return load_hardware((kSource / "configs/hardware/tpu-v4x16.yaml").string(), "test"); }
+
+TEST(Simulation, WithoutJitterItIsTheClosedForm) {
+  for (const Placement placement : kPlacements) {
+    const PredictedJob job = job_of(16, placement);
+    for (const std::int64_t k : {0, 1, 4, 7}) {
+      const std::int64_t ks[] = {k};
+      const Prediction expected = predict(tpu(), job, 0.8, ks).front();
+      const Simulated found = simulate(tpu(), job, 0.8, k, 20'000, 1);
+      EXPECT_NEAR(found.loop.p50, expected.loop.total(), 1e-9 * expected.loop.total());
+      EXPECT_EQ(found.loop.p99, found.loop.p50);
+      EXPECT_NEAR(found.seconds_per_token, expected.token.mean, 0.01 * expected.token.mean);
+      EXPECT_NEAR(found.token.p50, expected.token.percentiles.p50, 1e-9);
+      EXPECT_NEAR(found.token.p99, expected.token.percentiles.p99, 1e-9);
+    }
+  }
+}
+
+TEST(Simulation, NormalQuantileInvertsTheDistribution) {
+  for (const double p : {1e-12, 1e-4, 0.02, 0.0243, 0.3, 0.5, 0.7, 0.97, 0.98, 1 - 1e-4, 1 - 1e-10}) {
+    const double z = normal_quantile(p);
+    const double back = 0.5 * std::erfc(-z / std::sqrt(2.0));
+    EXPECT_NEAR(back / p, 1, 1e-6) << p;
+  }
+  EXPECT_EQ(normal_quantile(0.5), 0);
+}
+
+TEST(Simulation, TheLastOfManyRanksIsTheMaximumOfAsManyDraws) {
+  Hardware hardware = tpu();
+  hardware.interconnect.overhead = 0;
+  hardware.disturbance.compute = {.sigma = 0.2, .tail_probability = 0, .tail_mean = 0};
+  constexpr int kRanks = 16;
+  const PredictedJob job = job_of(kRanks);
+  const Simulated found = simulate(hardware, job, 0, 0, 400, 3);
+  // The same by drawing every rank.
+  const PassTime pass = loop_work(hardware, job, 0).score;
+  const auto segments = static_cast<double>(pass.all_reduces + 1);
+  std::mt19937_64 random(7);
+  std::lognormal_distribution<double> factor(0, 0.2);
+  double sum = 0;
+  constexpr int kLoops = 400;
+  for (int loop = 0; loop < kLoops; ++loop) {
+    for (int i = 0; i < static_cast<int>(segments); ++i) {
+      double last = 0;
+      for (int rank = 0; rank < kRanks; ++rank) last = std::max(last, factor(random));
+      sum += pass.work / segments * last;
+    }
+  }
+  const double expected = sum / kLoops + pass.meeting + hardware.loop_seconds;
+  EXPECT_NEAR(found.loop.p50, expected, 0.005 * expected);
+}
+
+TEST(Simulation, DelaysOfManyRanksAddUp) {
+  Hardware hardware = tpu();
+  hardware.disturbance.compute = {.sigma = 0, .tail_probability = 0.001, .tail_mean = 1e-3};
+  const PredictedJob job = job_of(16);
+  const double quiet = simulate(tpu(), job, 0, 0, 1, 1).loop.p50;
+  double sum = 0;
+  constexpr int kLoops = 3000;
+  for (int i = 0; i < kLoops; ++i) sum += simulate(hardware, job, 0, 0, 1, static_cast<std::uint64_t>(i)).loop.p50;
+  // Of 16 ranks hardly two are late at once: 161 stretches, each with 16 chances in 1000 of a mean delay of 1 ms, but for those two.
+  const double expected = 161 * 16 * 0.001 * 1e-3;
+  EXPECT_NEAR(sum / kLoops - quiet, expected, 0.05 * expected);
+}
+
+TEST(Simulation, AStragglerIsWaitedForByAll) {
+  Hardware hardware = tpu();
+  hardware.disturbance.stragglers = 1;
+  hardware.disturbance.straggler_factor = 1.5;
+  const PredictedJob job = job_of(16);
+  const PassTime pass = loop_work(tpu(), job, 0).score;
+  const double quiet = simulate(tpu(), job, 0, 0, 1, 1).loop.p50;
+  EXPECT_NEAR(simulate(hardware, job, 0, 0, 1, 1).loop.p50, quiet + 0.5 * pass.work, 1e-9);
+}
+
+TEST(Simulation, JitterOfTheInterconnectShowsInPercentiles) {
+  Hardware hardware = tpu();
+  hardware.interconnect.jitter = {.sigma = 0, .tail_probability = 0.0005, .tail_mean = 5e-3};
+  const Simulated found = simulate(hardware, job_of(16), 0.8, 4, 5000, 2);
+  const Simulated quiet = simulate(tpu(), job_of(16), 0.8, 4, 5000, 2);
+  EXPECT_GT(found.loop.p99, 1.5 * quiet.loop.p99);
+  EXPECT_NEAR(found.loop.p50, quiet.loop.p50, 0.02 * quiet.loop.p50);
+}
+
+TEST(Simulation, ThousandsOfRanksAndTheSameSeed) {
+  Hardware hardware = tpu();
+  hardware.interconnect.ranks.reset();
+  hardware.disturbance.compute = {.sigma = 0.05, .tail_probability = 1e-6, .tail_mean = 1e-3};
+  const Simulated one = simulate(hardware, job_of(4096), 0.8, 4, 300, 5);
+  const Simulated two = simulate(hardware, job_of(4096), 0.8, 4, 300, 5);
+  EXPECT_EQ(one.loop.p99, two.loop.p99);
+  EXPECT_GT(one.loop.p50, 0);
+}
+
+}  // namespace
+}  // namespace specdec
