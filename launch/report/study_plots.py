@@ -11,7 +11,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402  the backend is chosen first
 from matplotlib.lines import Line2D  # noqa: E402
-from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402
 
 # Colours that stand for variables; nothing else has these values.
 INK, GRID, PAPER, PUBLISHED = "#010101", "#010102", "#010103", "#010104"
@@ -209,7 +209,9 @@ def all_reduces(rows):
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(size_text))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     return svg(figure, axes, entries + kinds_legend(kinds), columns=1)
 
 
@@ -236,11 +238,12 @@ def predicted_against_measured(points):
 def region(data, points):
     """Theorem 3.8 at its best K: where speculation pays, and where our points are."""
     figure, axes = picture("Where speculation pays", "c, draft's time over target's", "alpha, acceptance rate", size=(4.9, 3.8))
+    axes.set_xscale("log")  # before labels look for room on the lines
     costs, alphas, speedup = data["cost_ratio"], data["alpha"], data["speedup"]
     levels = [1, 1.25, 1.5, 2, 3, 4, 6]
     axes.contourf(costs, alphas, speedup, levels=[0, 1.0001], colors=[GRID], alpha=0.6)
     lines = axes.contour(costs, alphas, speedup, levels=levels[1:], colors=[INK], linewidths=0.8)
-    axes.clabel(lines, fmt=lambda value: f"{value:g}x", fontsize=8)
+    axes.clabel(lines, fmt=lambda value: f"{value:g}x", fontsize=8, inline_spacing=2)
     placed = [p for p in points if p.get("alpha") is not None and p.get("cost_ratio")]
     keys = sorted({(p["ranks"], p["interconnect"]) for p in placed})
     entries = []
@@ -249,7 +252,6 @@ def region(data, points):
         style = {k: v for k, v in STYLES[members[0]["kind"]].items() if k != "linestyle"}
         axes.plot([p["cost_ratio"] for p in members], [p["alpha"] for p in members], linestyle="", color=colour_of(key, keys), **style)
         entries.append((Line2D([], [], linestyle="", color=colour_of(key, keys), **style), f"{ranks_text(key[0])}, {key[1]}"))
-    axes.set_xscale("log")
     axes.set_ylim(0, max(alphas))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     entries.append((Line2D([], [], color=GRID, linewidth=7), "no gain"))
@@ -257,17 +259,19 @@ def region(data, points):
     return svg(figure, axes, entries)
 
 
-def beside_the_paper(points, published, title, ylabel, ours, theirs, told=None):
-    """One series of ours, the published one, and what is predicted, each over its own K = 0 where `ours` says so."""
+def beside_the_paper(series, published, title, ylabel, ours, theirs, told):
+    """The published curve and ours, a line each rank count. `series`: {ranks: points}; `ours` and `told`: (point, its K = 0) -> a number."""
     figure, axes = picture(title, "K, drafted tokens a loop", ylabel)
-    points = sorted(points, key=lambda point: point["k"])
-    kinds = {PUBLISHED_KIND, points[0]["kind"]}
     axes.plot(published["k"], theirs, **STYLES[PUBLISHED_KIND])
-    axes.plot([p["k"] for p in points], [ours(p) for p in points], color=SERIES[0], **STYLES[points[0]["kind"]])
-    if told and all(p.get("predicted") for p in points):
-        kinds.add(PREDICTED)
-        axes.plot([p["k"] for p in points], [told(p) for p in points], color=SERIES[0], **STYLES[PREDICTED])
+    kinds, entries = {PUBLISHED_KIND}, []
+    for ranks, points in sorted(series.items()):
+        colour = colour_of(ranks, series)
+        kinds.add(points[0]["kind"])
+        axes.plot([p["k"] for p in points], [ours(p, points[0]) for p in points], color=colour, **STYLES[points[0]["kind"]])
+        entries.append((Line2D([], [], color=colour, linewidth=3), ranks_text(ranks)))
+        if all(p.get("predicted") for p in points):
+            kinds.add(PREDICTED)
+            axes.plot([p["k"] for p in points], [told(p, points[0]) for p in points], color=colour, **STYLES[PREDICTED])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(bottom=0)
-    entries = [(handle, label) for handle, label in kinds_legend(kinds)]
-    return svg(figure, axes, entries, columns=1)
+    return svg(figure, axes, entries + kinds_legend(kinds))

@@ -22,6 +22,7 @@ h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 8px; } h2 { font-size: 1.2
 p, li { max-width: 76ch; } .quiet { color: var(--quiet); } .forced { border-left: 4px solid var(--s1); padding: 4px 12px; background: var(--card); }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 18px; align-items: start; }
 figure { margin: 0; padding: 10px; background: var(--card); border-radius: 6px; --paper: var(--card); min-width: 0; } figure svg { display: block; height: auto; }
+@media (min-width: 780px) { figure.wide { grid-column: span 2; } }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; } th { color: var(--quiet); font-weight: 600; }
 td.word, th.word { text-align: left; } pre { overflow-x: auto; background: var(--card); padding: 12px; border-radius: 6px; font-size: .82rem; }
@@ -37,8 +38,8 @@ def escape(text):
     return html.escape(str(text), quote=True)
 
 
-def figure(picture, what):
-    return f'<figure role="img" aria-label="{escape(what)}">{picture}</figure>'
+def figure(picture, what, wide=False):
+    return f'<figure role="img" aria-label="{escape(what)}"{" class=wide" if wide else ""}>{picture}</figure>'
 
 
 def cell(value, form="{:.3f}"):
@@ -99,54 +100,71 @@ def group_section(key, points):
         if len({p["k"] for p in members}) < 2:
             continue
         of = f", {way}" if way else ""
-        pictures.append((plots.split(members, f"Where a loop's time goes{of}"), "parts of a loop's time for each rank count and K"))
+        pictures.append((plots.split(members, f"Where a loop's time goes{of}"), "parts of a loop's time for each rank count and K", len(members) > 9))
         for ranks in sorted({p["ranks"] for p in members}):
             pictures.append((plots.percentiles([p for p in members if p["ranks"] == ranks], f"Percentiles of a token, {plots.ranks_text(ranks)}{of}"),
                              "percentiles of the time per token against K"))
     kind = points[0]["kind"]
-    return (f"<h2>Interconnect {escape(name)}</h2><p class=quiet>{escape(kind.capitalize())}.</p>"
-            f'<div class="pictures">{"".join(figure(picture, what) for picture, what in pictures)}</div>')
+    return (f"<h2>Interconnect {escape(name)}</h2><p class=quiet>{escape(kind.capitalize())}.{escape(late_text(points))}</p>"
+            f'<div class="pictures">{"".join(figure(*parts) for parts in pictures)}</div>')
+
+
+def paper_series(study):
+    """{ranks: points by K} to lay beside the paper: under a modelled interconnect where there is one, of one interconnect, models, method and placement."""
+    series = {}
+    for p in study["points"]:
+        # One placement, as one curve has.
+        if p["finished"] and (p["k"] == 0 or p["placement"] == study["points"][0]["placement"]):
+            way = p["kind"] == plots.MODELLED, p["interconnect"], p["models"], p["method"]
+            series.setdefault(way, {}).setdefault(p["ranks"], []).append(p)
+    for way in sorted(series, key=lambda way: way[0], reverse=True):
+        found = {ranks: sorted(members, key=lambda p: p["k"]) for ranks, members in series[way].items()}
+        found = {ranks: members for ranks, members in found.items() if len(members) > 1 and members[0]["k"] == 0}
+        if found:
+            return found
+    return {}
 
 
 def paper_section(study):
-    """The paper's figure 1 beside one series of ours: the one of most ranks, under a modelled interconnect where there is one."""
     published = study["published"]
-    series = {}
-    for p in study["points"]:
-        if p["finished"]:
-            series_key = (p["kind"] == plots.MODELLED, p["ranks"], p["interconnect"], p["models"], p["method"])
-            # One placement, as one curve has.
-            if p["k"] == 0 or p["placement"] == study["points"][0]["placement"]:
-                series.setdefault(series_key, []).append(p)
-    series = {key: members for key, members in series.items() if len(members) > 1 and any(p["k"] == 0 for p in members)}
+    series = paper_series(study)
     if not published or not series:
         return ""
-    key = max(series)
-    ours = sorted(series[key], key=lambda p: p["k"])
-    alone = ours[0]
+    first = next(iter(series.values()))[0]
     rows = []
-    for p in ours:
-        if p["k"] not in published["k"]:
-            continue
-        i = published["k"].index(p["k"])
-        theirs = published["ms_128"][i] / published["ms_128"][0]
-        mine = p["median_ms_per_token"] / alone["median_ms_per_token"]
-        told = p["predicted"] and alone["predicted"] and p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]
-        rows.append([p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(theirs), cell(mine), cell(100 * (mine / theirs - 1), "{:+.1f} %"), cell(told)])
+    for ranks, ours in sorted(series.items()):
+        alone = ours[0]
+        for p in ours:
+            if p["k"] not in published["k"]:
+                continue
+            i = published["k"].index(p["k"])
+            theirs = published["ms_128"][i] / published["ms_128"][0]
+            mine = p["median_ms_per_token"] / alone["median_ms_per_token"]
+            told = p["predicted"] and alone["predicted"] and p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]
+            rows.append([ranks, p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(theirs), cell(mine), cell(100 * (mine / theirs - 1), "{:+.1f} %"), cell(told)])
+    over = [v / published["ms_128"][0] for v in published["ms_128"]]
+    loops = [v / published["ms_per_loop"][0] for v in published["ms_per_loop"]]
     pictures = [
-        plots.beside_the_paper(ours, published, "Time for 128 tokens, over that of K = 0", "times", lambda p: p["median_ms_per_token"] / alone["median_ms_per_token"],
-                               [v / published["ms_128"][0] for v in published["ms_128"]],
-                               lambda p: p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]),
-        plots.beside_the_paper(ours, published, "Tokens a loop over K + 1", "share of K + 1", lambda p: p["efficiency"]["mean"], published["efficiency"],
-                               lambda p: p["predicted"]["tokens_per_loop"] / (p["k"] + 1)),
-        plots.beside_the_paper(ours, published, "Time of a loop, over that of K = 0", "times", lambda p: p["ms_per_loop"]["mean"] / alone["ms_per_loop"]["mean"],
-                               [v / published["ms_per_loop"][0] for v in published["ms_per_loop"]],
-                               lambda p: p["predicted"]["ms_per_loop"] / alone["predicted"]["ms_per_loop"]),
+        plots.beside_the_paper(series, published, "Time for 128 tokens, over that of K = 0", "times", lambda p, a: p["median_ms_per_token"] / a["median_ms_per_token"], over,
+                               lambda p, a: p["predicted"]["ms_per_token"] / a["predicted"]["ms_per_token"]),
+        plots.beside_the_paper(series, published, "Tokens a loop over K + 1", "share of K + 1", lambda p, a: p["efficiency"]["mean"], published["efficiency"],
+                               lambda p, a: p["predicted"]["tokens_per_loop"] / (p["k"] + 1)),
+        plots.beside_the_paper(series, published, "Time of a loop, over that of K = 0", "times", lambda p, a: p["ms_per_loop"]["mean"] / a["ms_per_loop"]["mean"], loops,
+                               lambda p, a: p["predicted"]["ms_per_loop"] / a["predicted"]["ms_per_loop"]),
     ]
-    head = ["K", "published ms", "published, over K = 0", f"{alone['kind']}, over K = 0", "error", "predicted, over K = 0"]
-    return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours with {plots.ranks_text(alone['ranks'])}, interconnect "
-            f"{escape(alone['interconnect'])}: each over its own K = 0, since machines and models are others; ours is the median of the jobs of a point.</p>"
+    head = ["ranks", "K", "published ms", "published, over K = 0", f"{first['kind']}, over K = 0", "error", "predicted, over K = 0"]
+    return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours, interconnect {escape(first['interconnect'])}: each over its "
+            "own K = 0, since machines and models are others; ours is the median of the jobs of a point.</p>"
             f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0))
+
+
+def late_text(points):
+    """Where a machine cannot keep up with what is modelled, its figures are its own."""
+    late = {}
+    for p in points:
+        late.setdefault(p["ranks"], []).append(p["late_share"])
+    told = [f"{100 * sum(of) / len(of):.0f} % with {plots.ranks_text(ranks)}" for ranks, of in sorted(late.items()) if sum(of) / len(of) > 0.01]
+    return f" Collectives that took longer than modelled: {', '.join(told)}." if told else ""
 
 
 def machine_text(study):
