@@ -55,6 +55,7 @@ def svg(figure, axes, entries=None, columns=2):
     out = text.getvalue()
     out = re.sub(r"<metadata>.*?</metadata>", "", out[out.index("<svg"):], flags=re.S)
     out = re.sub(r"#0101[0-9a-f]{2}", lambda found: f"var(--{VARIABLES[found.group()]})", out)
+    out = re.sub(r"\s*\n\s*", " ", out)
     # As wide as there is room; the picture's own size is the view box.
     out = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", out, count=1)
     return re.sub(r'(<svg[^>]*?) width="([\d.]+)pt"', r'\1 style="width:100%;max-width:calc(\2 * 1.35px)"', out, count=1)
