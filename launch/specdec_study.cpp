@@ -94,7 +94,7 @@ int calibrate(const StudyCommand& command) {
   Study study;
   study.name = std::filesystem::path(prefix).filename();
   study.config = command.config;
-  study.ranks.assign(command.calibrate.begin(), command.calibrate.end());
+  study.ranks.assign(command.rank_counts.begin(), command.rank_counts.end());
   study.ks = {0, Study::kCalibrationK};
   study.interconnects = {kNativeInterconnect};
   study.models = {{.name = "default", .set = {}}};
@@ -132,13 +132,14 @@ void time_passes_alone(const StudyCommand& command) {
   config_of.set = command.set;
   const RunConfig config = make_run_config(config_of);
   if (config.draft.empty()) throw_bad_input(command.config + ": draft: found nothing, expected the model that drafts");
-  const PassTimes times = time_passes(config, config.decode.max_new_tokens / 2);
+  const PassTimes times = time_passes(config, config.decode.max_new_tokens / 2, command.rank_counts);
   const auto ms = [](std::vector<double> seconds) {
     for (double& value : seconds) value *= 1e3;
     return seconds;
   };
-  const nlohmann::json out = {
-      {"target_ms", ms(times.target)}, {"draft_ms", ms(times.draft)}, {"layer_ms", 1e3 * times.layer}};
+  nlohmann::json target = nlohmann::json::object();
+  for (const auto& [ranks, seconds] : times.target) target[std::to_string(ranks)] = ms(seconds);
+  const nlohmann::json out = {{"target_ms", target}, {"draft_ms", ms(times.draft)}, {"layer_ms", 1e3 * times.layer}};
   if (command.json.empty()) {
     write_text(out.dump(1) + "\n", [] {});
   } else {

@@ -45,6 +45,7 @@ std::vector<double> costs_of(const std::vector<double>& seconds, double overhead
   return costs;
 }
 
+/// Of 1, 2, ... rows, at a number between.
 double interpolated(const std::vector<double>& costs, double rows) {
   const auto below = std::min(static_cast<std::size_t>(rows), costs.size());
   if (below == costs.size()) return costs.back();
@@ -54,7 +55,8 @@ double interpolated(const std::vector<double>& costs, double rows) {
 }  // namespace
 
 Hardware calibrate(const CalibrationData& data) {
-  check(!data.passes.target.empty() && !data.passes.draft.empty() && data.drafts.drafted > 0,
+  check(data.passes.target.contains(1) && data.passes.target.contains(data.ranks) && !data.passes.draft.empty() &&
+            data.drafts.drafted > 0,
         "a calibration has passes, and a job that drafts");
   Hardware hardware;
   hardware.ranks = data.ranks;
@@ -75,17 +77,20 @@ Hardware calibrate(const CalibrationData& data) {
   hardware.memory.rate = together;
   if (data.ranks > 1) {
     const Weighed whole = one_row(data.target, data.target_dtype, data.context, 1);
-    hardware.memory.rate = std::max(together, whole.all() / reading_of(data.passes.target.front(), overhead));
+    hardware.memory.rate = std::max(together, whole.all() / reading_of(data.passes.target.at(1).front(), overhead));
     hardware.node_read_rate = together * data.ranks;
     hardware.ranks_per_node = data.ranks;
   }
-  std::vector<double> costs =
-      costs_of(data.passes.target, overhead, one_row(data.target, data.target_dtype, data.context, 1));
-  const double there = interpolated(costs, data.drafts.drafted + 1);
-  const double found = (reading_of(data.drafts.compute, overhead) * together - share.keys) / share.weights;
-  const double stretch = there > 1 ? std::max((found - 1) / (there - 1), 0.0) : 1;
-  for (double& cost : costs) cost = 1 + stretch * (cost - 1);
-  hardware.memory.rows_cost = std::move(costs);
+  // In jobs a pass takes a share more or less than alone, at one row and at K + 1; in between and beyond, as between and at these.
+  std::vector<double> in_jobs = data.passes.target.at(data.ranks);
+  const double rows = data.drafts.drafted + 1;
+  const double at_one = data.alone.compute / in_jobs.front();
+  const double at_rows = data.drafts.compute / interpolated(in_jobs, rows);
+  for (std::size_t i = 0; i < in_jobs.size(); ++i) {
+    const double way = std::min(static_cast<double>(i) / (rows - 1), 1.0);
+    in_jobs[i] *= at_one + way * (at_rows - at_one);
+  }
+  hardware.memory.rows_cost = costs_of(in_jobs, overhead, share);
 
   if (data.ranks > 1) {
     const double all_reduces = 2 * layers;

@@ -37,7 +37,7 @@ struct CalibrationData {
 ///  - a layer's overhead: passes of a model of nothing but layers;
 ///  - the rate at which a model is read that stays in the cache, and what more rows cost there: the draft's passes;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
-///  - what more rows cost there: the target's passes, stretched so that those of K + 1 rows take what the scoring pass with K > 0 does;
+///  - what more rows cost there: passes of a rank's part of the target, times what the scoring passes with K = 0 and with K > 0 take over those of as many rows;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';
 ///  - a loop, and a drafted token, beside all that: what is left with K = 0, and with K > 0.
 /// A constant that noise would make negative is 0.

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "backend/cpu/isa.h"
 #include "backend/factory.h"
 #include "models/transformer.h"
-#include "parallel/self_communicator.h"
+#include "parallel/communicator.h"
 #include "runtime/clock.h"
 
 namespace specdec {
@@ -22,14 +23,33 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// A model, alone on one rank.
+/// Rank 0 of several of which the others are not there: sums are its own part, whose values nobody looks at.
+class FirstOf final : public Communicator {
+ public:
+  explicit FirstOf(int ranks) : ranks_(ranks) {}
+  int rank() const override { return 0; }
+  int size() const override { return ranks_; }
+  std::string_view transport() const override { return "none"; }
+  void all_reduce(std::span<float>, Stream) override {}
+  void all_reduce(std::span<BF16>, Stream) override {}
+  void all_gather(std::span<const std::byte>, std::span<std::byte>, Stream) override {}
+  void gather(std::span<const std::byte>, std::span<std::byte>, int, Stream) override {}
+  void broadcast(std::span<std::byte>, int, Stream) override {}
+  void barrier() override {}
+
+ private:
+  int ranks_;
+};
+
+/// A model, or rank 0's part of it.
 class TimedModel {
  public:
   TimedModel(const ModelConfig& shape, std::unique_ptr<TensorSource> weights, DType dtype, Backend& backend,
-             std::int64_t context)
+             std::int64_t context, int ranks = 1)
       : backend_(backend),
+        group_(ranks),
         weights_(std::move(weights)),
-        model_(shape, *weights_, backend, self_, {.dtype = dtype, .max_rows = kTimedRows}),
+        model_(shape, *weights_, backend, group_, {.dtype = dtype, .max_rows = kTimedRows}),
         cache_(model_.make_cache(context + kTimedRows)),
         position_(kTimedRows),
         parent_(kTimedRows),
@@ -57,7 +77,7 @@ class TimedModel {
 
  private:
   Backend& backend_;
-  SelfCommunicator self_;
+  FirstOf group_;
   std::unique_ptr<TensorSource> weights_;
   Transformer model_;
   KvCache cache_;
@@ -94,17 +114,21 @@ std::vector<double> rows_of(TimedModel& model, Before before) {
 
 }  // namespace
 
-PassTimes time_passes(const RunConfig& config, std::int64_t context) {
+PassTimes time_passes(const RunConfig& config, std::int64_t context, std::span<const std::int64_t> rank_counts) {
   const Isa isa = config.parallel.isa == "auto" ? detect_isa() : parse_isa(config.parallel.isa).value();
   const std::unique_ptr<Backend> backend = make_backend({.name = config.backend, .isa = isa, .threads = 1});
   const ModelConfig shape = load_model_config(config.target);
-  TimedModel target(shape, open_weights(config.target, config.weights), config.dtype, *backend, context);
   TimedModel draft(load_model_config(config.draft), open_weights(config.draft, config.weights), config.type_of_draft(),
                    *backend, context);
-  TimedModel layers(hollow(shape), open_weights({}, {.random = true}), config.dtype, *backend, 0);
+  std::set<int> counts{1};
+  for (const std::int64_t ranks : rank_counts) counts.insert(static_cast<int>(ranks));
   PassTimes times;
-  times.target = rows_of(target, [&] { draft.pass(1); });
+  for (const int ranks : counts) {
+    TimedModel target(shape, open_weights(config.target, config.weights), config.dtype, *backend, context, ranks);
+    times.target[ranks] = rows_of(target, [&] { draft.pass(1); });
+  }
   times.draft = rows_of(draft, [] {});
+  TimedModel layers(hollow(shape), open_weights({}, {.random = true}), config.dtype, *backend, 0);
   times.layer = rows_of(layers, [] {}).front() / static_cast<double>(shape.layers);
   return times;
 }

@@ -1,6 +1,7 @@
 #include "runtime/study.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -325,7 +326,8 @@ std::vector<std::string> command_of(const Study& study, const StudyPoint& point,
   for (std::string& word : words) word = with_ranks(std::move(word), point.ranks);
   const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
   if (point.kind == PointKind::kPasses) {
-    add({programs / "specdec_study", "--time-passes", "--config", study.config});
+    add({programs / "specdec_study", "--time-passes", fmt::format("{}", fmt::join(study.ranks, ",")), "--config",
+         study.config});
     for (const std::string& assignment : point.set) add({"--set", assignment});
     add({"--json", json});
     return words;

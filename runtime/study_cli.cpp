@@ -49,8 +49,8 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   bool predicts = false;
   bool plans = false;
   bool reports = false;
-  bool times = false;
   std::string calibrate;
+  std::string passes;
   std::string ks = "0..8";
   std::string placement = "rank0";
   int ranks = 0;
@@ -70,7 +70,12 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
           ->type_name("[RANKS=1,2]")
           ->expected(0, 1);
   app.add_option("--launcher", command.launcher, "With --calibrate, the words that start {ranks} ranks");
-  app.add_flag("--time-passes", times, "Time passes of the config's models alone, as the jobs of a calibration do");
+  const CLI::Option* const timing =
+      app.add_option(
+             "--time-passes", passes,
+             "Time passes of the config's models alone, the target cut over so many ranks, as a calibration does")
+          ->type_name("[RANKS=1]")
+          ->expected(0, 1);
   app.add_option_function<std::string>(
          "--set", [&](const std::string& text) { command.set.push_back(text); },
          "With --time-passes, change one key of the config; repeatable")
@@ -94,6 +99,7 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
     if (app.count(flag) == 0) throw_bad_input(fmt::format("{}: found nothing, expected {}", flag, what));
   };
   const bool describes = calibrates->count() > 0;
+  const bool times = timing->count() > 0;
   if (plans + reports + predicts + describes + times > 1) {
     throw_bad_input(
         "command line: found more than one of --plan, --report, --predict, --calibrate and --time-passes, expected "
@@ -114,11 +120,15 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
     if (app.count("--out") > 0 && command.out.empty()) {
       throw_bad_input("--out: found nothing, expected the name of a folder");
     }
-    if (describes)
-      command.calibrate = parse_range(calibrate.empty() ? "1,2" : calibrate, kCanonicalSlices, "--calibrate");
-    if (std::ranges::find(command.calibrate, 0) != command.calibrate.end()) {
-      throw_bad_input("--calibrate: found 0, expected numbers of ranks");
-    }
+    const auto counts = [](const std::string& text, const char* otherwise, const char* flag) {
+      std::vector<std::int64_t> found = parse_range(text.empty() ? otherwise : text, kCanonicalSlices, flag);
+      if (std::ranges::find(found, 0) != found.end()) {
+        throw_bad_input(fmt::format("{}: found 0, expected numbers of ranks", flag));
+      }
+      return found;
+    };
+    if (describes) command.rank_counts = counts(calibrate, "1,2", "--calibrate");
+    if (times) command.rank_counts = counts(passes, "1", "--time-passes");
     command.mode = describes ? StudyMode::kCalibrate
                    : times   ? StudyMode::kTimePasses
                    : plans   ? StudyMode::kPlan

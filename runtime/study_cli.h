@@ -22,12 +22,12 @@ enum class StudyMode : std::uint8_t {
 
 struct StudyCommand {
   StudyMode mode = StudyMode::kRun;
-  std::string config;                   ///< --config: of a study, or with kPredict of a run
-  std::filesystem::path out;            ///< --out DIR; empty: the study's name in the current directory
-  std::vector<std::int64_t> calibrate;  ///< --calibrate: rank counts
-  std::string launcher;                 ///< --launcher, of a calibration; empty: as a study's
-  std::string hardware;                 ///< --hardware
-  std::vector<std::string> set;         ///< --set, with kTimePasses
+  std::string config;                     ///< --config: of a study, or with kPredict of a run
+  std::filesystem::path out;              ///< --out DIR; empty: the study's name in the current directory
+  std::vector<std::int64_t> rank_counts;  ///< of --calibrate and --time-passes
+  std::string launcher;                   ///< --launcher, of a calibration; empty: as a study's
+  std::string hardware;                   ///< --hardware
+  std::vector<std::string> set;           ///< --set, with kTimePasses
   double alpha = 0;
   std::vector<std::int64_t> ks;  ///< in the order in which they were given
   Placement placement = Placement::kRank0;

@@ -35,8 +35,9 @@ struct Sums {
   double prompts = 0;
   Percentiles token_ms;
   std::map<std::string, double> split;
-  std::vector<double> job_per_token;                     ///< of each job
-  std::map<std::string, std::vector<double>> job_split;  ///< a loop's, of each job
+  // Of each job, its loops being as the median one of them.
+  std::vector<double> job_per_token;
+  std::map<std::string, std::vector<double>> job_split;
   std::vector<double> per_token;
   std::vector<double> per_loop;
   std::vector<double> efficiency;
@@ -83,11 +84,14 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
     sums.token_ms.p90 += number(token.at("p90"));
     sums.token_ms.p99 += number(token.at("p99"));
   }
-  sums.job_per_token.push_back(number(metrics.at("ms_per_token")));
+  const double loop_ms = kMilli * number(metrics.at("decode_seconds")) / std::max(loops, 1.0);
+  const json& of_loops = metrics.at("loop_ms");
+  const double typical = of_loops.is_object() && loop_ms > 0 ? number(of_loops.at("p50")) / loop_ms : 1;
+  sums.job_per_token.push_back(typical * number(metrics.at("ms_per_token")));
   for (const char* part : kSplit) {
     const double ms = kMilli * number(metrics.at("split").at(part).at("seconds"));
     sums.split[part] += ms;
-    sums.job_split[part].push_back(ms / std::max(loops, 1.0));
+    sums.job_split[part].push_back(typical * ms / std::max(loops, 1.0));
   }
   for (const json& prompt : run.at("prompts")) {
     const double tokens = number(prompt.at("tokens"));
@@ -121,9 +125,9 @@ void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
   for (const char* part : kSplit) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
-    figures.median_split_ms.emplace_back(part, median(std::move(sums.job_split[part])));
+    figures.typical_split_ms.emplace_back(part, median(std::move(sums.job_split[part])));
   }
-  figures.median_ms_per_token = median(std::move(sums.job_per_token));
+  figures.typical_ms_per_token = median(std::move(sums.job_per_token));
 }
 
 /// Decoding alone beside a point: of its own method where that has a K of 0, else of any.
@@ -168,10 +172,10 @@ std::optional<Prediction> predict_point(const Study& study, const Hardware& desc
   return of;
 }
 
-/// A loop of a point's jobs, in seconds: each part the median over the jobs, since now and then one is disturbed.
+/// A typical loop of a point's jobs, in seconds.
 CalibrationLoop loop_of(const PointFigures& figures) {
   CalibrationLoop loop{.drafted = figures.drafted_per_loop};
-  for (const auto& [part, ms] : figures.median_split_ms) {
+  for (const auto& [part, ms] : figures.typical_split_ms) {
     const double seconds = ms / kMilli;
     if (part == "draft") loop.draft = seconds;
     if (part == "broadcast") loop.broadcast = seconds;
@@ -185,14 +189,13 @@ CalibrationLoop loop_of(const PointFigures& figures) {
 PassTimes mean_passes(const std::vector<json>& of) {
   PassTimes mean;
   const double share = 1 / static_cast<double>(of.size());
+  const auto add = [&](std::vector<double>& into, const json& ms) {
+    into.resize(ms.size());
+    for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i].get<double>() / kMilli;
+  };
   for (const json& passes : of) {
-    const auto add = [&](std::vector<double>& into, const char* which) {
-      const auto ms = passes.at(which).get<std::vector<double>>();
-      into.resize(ms.size());
-      for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i] / kMilli;
-    };
-    add(mean.target, "target_ms");
-    add(mean.draft, "draft_ms");
+    for (const auto& [ranks, ms] : passes.at("target_ms").items()) add(mean.target[std::stoi(ranks)], ms);
+    add(mean.draft, passes.at("draft_ms"));
     mean.layer += share * passes.at("layer_ms").get<double>() / kMilli;
   }
   return mean;
@@ -266,7 +269,7 @@ void PredictionErrors::add(double error) {
 
 std::optional<double> prediction_error(const PointFigures& of) {
   if (!of.predicted) return std::nullopt;
-  return kMilli * of.predicted->token.mean / of.median_ms_per_token - 1;
+  return kMilli * of.predicted->token.mean / of.typical_ms_per_token - 1;
 }
 
 Band band(std::vector<double> values, double mean) {

@@ -35,8 +35,9 @@ struct PointFigures {
   std::int64_t tokens = 0;
   std::int64_t full_loops = 0;
   Band ms_per_token;
-  double median_ms_per_token =
-      0;  ///< of the jobs' means: what a prediction is held to, since now and then a job is disturbed
+  /// The median over jobs of what a token takes where all loops take what the median one of the job does: what a prediction is held to, since now and then a loop, or
+  /// a whole job, is disturbed by what else a machine does.
+  double typical_ms_per_token = 0;
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
   Percentiles token_ms;
@@ -45,10 +46,10 @@ struct PointFigures {
   std::optional<double> expected_tokens_per_loop;
   std::optional<double> draft_ms_per_token;
   double drafted_per_loop = 0;
-  double context = 0;                                           ///< committed tokens, the mean over what was generated
-  double late_share = 0;                                        ///< of modelled collectives
-  std::vector<std::pair<std::string, double>> split_ms;         ///< a loop's, mean
-  std::vector<std::pair<std::string, double>> median_split_ms;  ///< a loop's, each part the median of the jobs
+  double context = 0;                                            ///< committed tokens, the mean over what was generated
+  double late_share = 0;                                         ///< of modelled collectives
+  std::vector<std::pair<std::string, double>> split_ms;          ///< a loop's, mean
+  std::vector<std::pair<std::string, double>> typical_split_ms;  ///< the same of loops
   // Against decoding alone with the same ranks, interconnect and models.
   std::optional<double> speedup;
   std::optional<double> cost_ratio;  ///< c

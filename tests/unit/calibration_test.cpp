@@ -64,8 +64,12 @@ CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int
                        .alone = loop(0),
                        .drafts = loop(drafted)};
   for (std::int64_t rows = 1; rows <= 10; ++rows) {
-    data.passes.target.push_back(
-        pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context}), 1).total());
+    for (const int ranks : {1, job.ranks}) {
+      std::vector<double>& of = data.passes.target[ranks];
+      const PassTime pass =
+          pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context, .ranks = ranks}), 1);
+      if (std::ssize(of) < rows) of.push_back(pass.work);
+    }
     data.passes.draft.push_back(
         pass_time(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, true).total());
   }
