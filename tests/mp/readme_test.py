@@ -3,7 +3,7 @@
 
     readme_test.py --program build/.../specdec_dist
 
-Those with DIR or TEXT in them wait for the reader's own; the main job is tests/install/as_typed.sh's.
+Those with DIR or TEXT in them wait for the reader's own; the main job is tests/install/as_typed.sh's; a whole study or calibration takes a minute and more, and study_test.py runs small ones.
 """
 
 import os
@@ -14,7 +14,7 @@ import tempfile
 import job
 
 COMMAND = re.compile(r"^ +((?:mpirun -np \d+ |(?:echo|printf) .*\| *)?(?:specdec_(?:dist|score|tokenize|study)|allreduce_bench)(?: .*?)?)(?: {3,}\(.*)?$")
-LATER = re.compile(r"\b(DIR|TEXT|notes\.txt|ids\.txt)\b|--config chinchilla-like\.yaml$")
+LATER = re.compile(r"\b(DIR|TEXT|notes\.txt|ids\.txt)\b|--config chinchilla-like\.yaml$|--config study-\S+ --out |--calibrate ")
 
 
 def commands(text):
