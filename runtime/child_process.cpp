@@ -2,14 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
+#include <csignal>
 #include <cstring>
-#include <ctime>
 #include <fstream>
+#include <iterator>
 
 #include "backend/error.h"
 #include "runtime/clock.h"
@@ -17,11 +22,11 @@
 namespace specdec {
 namespace {
 
-constexpr double kGrace = 10;       // seconds from SIGTERM to SIGKILL
-constexpr long kTick = 50'000'000;  // ns between looks
-constexpr int kCannotStart = 127;   // as shells have it
+constexpr double kGrace = 10;      // seconds from SIGTERM to SIGKILL
+constexpr double kLongestPoll = 3600;
+constexpr int kCannotStart = 127;  // as shells have it
 
-[[noreturn]] void become(const std::vector<std::string>& words, int log, const sigset_t& mask, pid_t parent) {
+[[noreturn]] void become(const std::vector<std::string>& words, int log, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(kCannotStart);
@@ -29,7 +34,9 @@ constexpr int kCannotStart = 127;   // as shells have it
   dup2(nothing, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
   std::signal(SIGPIPE, SIG_DFL);
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -53,42 +60,44 @@ int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 +
 
 }  // namespace
 
-HeldSignals::HeldSignals() {
-  sigemptyset(&held_);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&held_, signal);
-  sigprocmask(SIG_BLOCK, &held_, &before_);
-}
-
-HeldSignals::~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-
-ChildResult run_child(const HeldSignals& signals, const std::vector<std::string>& words, double timeout,
+ChildResult run_child(JobSignals& signals, const std::vector<std::string>& words, double timeout,
                       const std::filesystem::path& log) {
   const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) throw_bad_input(fmt::format("'{}' cannot be written: {}", log.string(), std::strerror(errno)));
+  // Where it is ignored, as a parent may have left it, a child that ends leaves no status.
+  std::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = getpid();
   const double start = now_seconds();
   const pid_t child = fork();
-  if (child == 0) become(words, file, signals.before(), parent);
+  if (child == 0) become(words, file, parent);
   close(file);
   if (child < 0) throw_bad_input(fmt::format("{} cannot be started: {}", words.front(), std::strerror(errno)));
   setpgid(child, child);
+  const int ended = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+  check(ended >= 0, "cannot open a pidfd");
 
   ChildResult result;
-  int status = 0;
-  double kill_at = 0;  // 0: nothing was asked of it
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    const timespec tick{.tv_sec = 0, .tv_nsec = kTick};
-    const int signal = sigtimedwait(&signals.held(), nullptr, &tick);
-    const double now = now_seconds();
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) result.interrupted = signal;
-    if (kill_at == 0 && (result.interrupted != 0 || now - start > timeout)) {
+  double deadline = start + timeout;
+  bool asked = false;
+  pollfd fds[] = {{ended, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  while ((fds[0].revents & POLLIN) == 0) {
+    const double left = std::clamp(deadline - now_seconds(), 0.0, kLongestPoll);
+    poll(fds, std::size(fds), static_cast<int>(std::ceil(1e3 * left)));
+    if (const int signal = signals.take()) result.interrupted = signal;
+    const bool late = now_seconds() >= deadline;
+    if (asked && late) {
+      kill(-child, SIGKILL);
+      deadline += kGrace;
+    } else if (!asked && (late || result.interrupted != 0)) {
+      asked = true;
       result.timed_out = result.interrupted == 0;
       kill(-child, SIGTERM);
-      kill_at = now + kGrace;
-    } else if (kill_at != 0 && now > kill_at) {
-      kill(-child, SIGKILL);
+      deadline = now_seconds() + kGrace;
     }
   }
+  close(ended);
+  int status = 0;
+  check(waitpid(child, &status, 0) == child, "cannot wait for a child");
   result.seconds = now_seconds() - start;
   result.code = code_of(status);
   result.last_line = last_line_of(log);

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "parallel/job_signals.h"
 
 namespace specdec {
 
@@ -16,25 +17,9 @@ struct ChildResult {
   std::string last_line;   ///< of what it wrote to standard error, without empty lines
 };
 
-/// Signals that end a child and then this program, kept from ending this program alone: blocked while it lives, and waited for in run_child(). Children get the mask
-/// that was there before.
-class HeldSignals {
- public:
-  HeldSignals();
-  ~HeldSignals();
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-  const sigset_t& before() const { return before_; }
-  const sigset_t& held() const { return held_; }
-
- private:
-  sigset_t held_{};
-  sigset_t before_{};
-};
-
-/// Runs `words`, the program looked up in PATH, in a process group of its own, its output to `log`. After `timeout` seconds, or at SIGINT, SIGTERM or SIGHUP, the group
-/// gets SIGTERM, and SIGKILL ten seconds later; it also ends when this program dies. Throws kBadInput where the program cannot be started.
-ChildResult run_child(const HeldSignals& signals, const std::vector<std::string>& words, double timeout,
+/// Runs `words`, the program looked up in PATH, in a process group of its own, with no signal blocked, its output to `log`. After `timeout` seconds, or when one of
+/// `signals` comes, the group gets SIGTERM, and SIGKILL ten seconds later; it also ends when this program dies. Throws kBadInput where the program cannot be started.
+ChildResult run_child(JobSignals& signals, const std::vector<std::string>& words, double timeout,
                       const std::filesystem::path& log);
 
 }  // namespace specdec

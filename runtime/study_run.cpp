@@ -167,7 +167,7 @@ class ProgressLine {
 std::string draw(const StudyFolder& folder) {
   const fs::path script = share_directory() / "report/study_report.py";
   const fs::path log = folder.path / "report.log";
-  const HeldSignals signals;
+  JobSignals signals;
   std::string why;
   const char* const chosen = std::getenv("SPECDEC_PYTHON");
   for (const char* python : {chosen, "python3", "/usr/bin/python3"}) {
@@ -175,10 +175,12 @@ std::string draw(const StudyFolder& folder) {
     try {
       const ChildResult result = run_child(signals, {python, script, folder.path}, kDrawingSeconds, log);
       if (result.code == 0) {
-        fs::remove(log);
+        std::error_code ignored;
+        fs::remove(log, ignored);
         return {};
       }
       why = result.timed_out ? "it took too long" : result.last_line;
+      if (result.interrupted != 0) return "interrupted";
     } catch (const Error& error) {
       why = error.what();
     }
@@ -220,7 +222,7 @@ StudyOutcome run_study(const Study& study, const std::vector<StudyPoint>& points
   Estimate estimate(points, results, study.repeats);
   StudyOutcome outcome;
   ProgressLine progress;
-  const HeldSignals signals;
+  JobSignals signals;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const StudyPoint& point = points[jobs[i].point];
     const std::optional<double> left = estimate.of(jobs, i);

@@ -14,13 +14,26 @@
 namespace specdec {
 namespace {
 
+/// JobSignals leaves signals blocked, which the tests that follow in this process do not expect.
+class SavedMask {
+ public:
+  SavedMask() { pthread_sigmask(SIG_BLOCK, nullptr, &mask_); }
+  ~SavedMask() { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
+  SavedMask(const SavedMask&) = delete;
+  SavedMask& operator=(const SavedMask&) = delete;
+
+ private:
+  sigset_t mask_{};
+};
+
 class ChildProcess : public ::testing::Test {
  protected:
   ChildResult run(const std::string& script, double timeout = 60) {
     return run_child(signals_, {"sh", "-c", script}, timeout, directory_.path() / "log");
   }
   const testing::TemporaryDirectory directory_;
-  const HeldSignals signals_;
+  const SavedMask mask_;
+  JobSignals signals_;
 };
 
 TEST_F(ChildProcess, TellsHowItEndedAndWhatItSaidLast) {
@@ -57,6 +70,15 @@ TEST_F(ChildProcess, ASignalToThisProgramEndsIt) {
   EXPECT_EQ(result.interrupted, SIGINT);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.code, 128 + SIGTERM);
+}
+
+TEST_F(ChildProcess, HasNoSignalBlocked) { EXPECT_EQ(run("kill -TERM $$; sleep 1000").code, 128 + SIGTERM); }
+
+TEST_F(ChildProcess, TellsHowItEndedWhereThisProgramWasStartedWithChildrenIgnored) {
+  std::signal(SIGCHLD, SIG_IGN);
+  const int code = run("exit 3").code;
+  std::signal(SIGCHLD, SIG_DFL);
+  EXPECT_EQ(code, 3);
 }
 
 TEST_F(ChildProcess, AProgramThatIsNotThereIsBadInput) {
