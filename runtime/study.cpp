@@ -164,6 +164,25 @@ std::string key_of(const StudyPoint& point, const std::string& what, const std::
   return fmt::format("{:016x}", hash.value());
 }
 
+/// What the study itself sets at every point may not be among the keys that it is given.
+void refuse_own_keys(const std::string& place, const std::string& where, const std::vector<std::string>& set,
+                     bool has_k) {
+  struct Own {
+    std::string_view key;
+    std::string_view instead;
+  };
+  constexpr Own kOwn[] = {{"interconnect", "it as 'interconnect' of the study"},
+                          {"placement", "it as 'placement' of the study"},
+                          {"decode.method", "none: K = 0 decodes without the draft, all others speculate"},
+                          {"compare", "none: K = 0 is what others are compared with"},
+                          {"decode.k", "it as 'k' of the study, or of a method"}};
+  for (const Own& own : kOwn) {
+    if (sets(set, own.key) && !(has_k && own.key == "decode.k")) {
+      throw_bad_input(fmt::format("{}: {}: found '{}', expected {}", place, where, own.key, own.instead));
+    }
+  }
+}
+
 StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std::string& interconnect,
                         Placement placement, const StudyVariant& models, const StudyVariant& method) {
   StudyPoint point{.kind = PointKind::kDecode,
@@ -174,6 +193,7 @@ StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std
                    .models = models.name,
                    .method = method.name,
                    .set = study.set,
+                   .config = {},
                    .key = {}};
   for (const StudyVariant* variant : {&models, &method}) {
     point.set.insert(point.set.end(), variant->set.begin(), variant->set.end());
@@ -187,12 +207,11 @@ StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std
   CommandLine command;
   command.config = study.config;
   command.set = point.set;
-  const RunConfig config = make_run_config(command);
-  if (k > 0 && config.draft.empty()) {
+  point.config = make_run_config(command);
+  if (k > 0 && point.config.draft.empty()) {
     throw_bad_input(fmt::format("{}: k: found {} without a draft, expected 0", study.name, k));
   }
-  point.decode_seed = config.decode.seed;
-  point.key = key_of(point, serialise(config), study.launcher);
+  point.key = key_of(point, serialise(point.config), study.launcher);
   return point;
 }
 
@@ -229,10 +248,8 @@ void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
   passes.kind = PointKind::kPasses;
   passes.ranks = 1;
   passes.calibrates = false;
-  CommandLine command;
-  command.config = study.config;
-  command.set = passes.set;
-  passes.key = key_of(passes, serialise(make_run_config(command)), study.launcher);
+  passes.key =
+      key_of(passes, fmt::format("{} {}", fmt::join(study.ranks, ","), serialise(passes.config)), study.launcher);
   points.push_back(std::move(passes));
 }
 
@@ -248,6 +265,10 @@ Study parse_study(const std::string& yaml, const std::string& place, const std::
   for (std::vector<StudyVariant>* list : {&study.models, &study.methods}) {
     if (list->empty()) list->push_back({.name = std::string(kOnly), .set = {}});
   }
+  refuse_own_keys(place, "set", study.set, false);
+  for (const StudyVariant& variant : study.models) refuse_own_keys(place, "models." + variant.name, variant.set, true);
+  for (const StudyVariant& variant : study.methods)
+    refuse_own_keys(place, "methods." + variant.name, variant.set, true);
   if (study.launcher.find(kRanksWord) == std::string::npos) {
     throw_bad_input(
         fmt::format("{}: launcher: found '{}', expected words with {} in them", place, study.launcher, kRanksWord));
@@ -289,7 +310,6 @@ std::vector<StudyPoint> points_of(const Study& study) {
   if (!study.published.empty()) load_published(study.published, study.name + ": published");
   std::vector<StudyPoint> points;
   for (const int ranks : study.ranks) {
-    if (!study.calibrates()) study.hardware_of(ranks);
     for (const std::string& interconnect : study.interconnects) {
       for (const StudyVariant& models : study.models) {
         for (const StudyVariant& method : study.methods) {
@@ -310,13 +330,19 @@ std::vector<StudyPoint> points_of(const Study& study) {
                          .models = {},
                          .method = {},
                          .set = {},
+                         .config = {},
                          .key = {}};
         point.key = key_of(point, interconnect + " " + study.all_reduce_bytes, study.launcher);
         points.push_back(std::move(point));
       }
     }
   }
-  if (study.calibrates()) add_calibration(study, points);
+  if (study.calibrates()) {
+    add_calibration(study, points);
+  } else if (!study.hardware.empty() &&
+             std::ranges::none_of(study.ranks, [&](int ranks) { return study.hardware_of(ranks).has_value(); })) {
+    find_hardware(with_ranks(study.hardware, study.ranks.front()), study.name + ": hardware");
+  }
   return points;
 }
 
@@ -339,7 +365,7 @@ std::vector<std::string> command_of(const Study& study, const StudyPoint& point,
   }
   add({programs / "specdec_dist", "--config", study.config});
   for (const std::string& assignment : point.set) add({"--set", assignment});
-  add({"--set", fmt::format("decode.seed={}", point.decode_seed + static_cast<std::uint64_t>(repeat))});
+  add({"--set", fmt::format("decode.seed={}", point.config.decode.seed + static_cast<std::uint64_t>(repeat))});
   add({"--no-stream", "--quiet", "--json", json});
   return words;
 }
@@ -350,7 +376,7 @@ std::vector<StudyJob> order_of(const Study& study, const std::vector<StudyPoint>
   for (int repeat = 0; repeat < study.repeats; ++repeat) {
     const std::size_t begin = jobs.size();
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (repeat == 0 || points[i].kind != PointKind::kAllReduce) jobs.push_back({.point = i, .repeat = repeat});
+      if (repeat < repeats_of(study, points[i])) jobs.push_back({.point = i, .repeat = repeat});
     }
     // Fisher and Yates.
     for (std::size_t i = jobs.size() - 1; i > begin; --i) {

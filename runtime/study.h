@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config.h"
 #include "runtime/hardware.h"
 #include "runtime/placement.h"
 
@@ -69,8 +70,8 @@ struct StudyPoint {
   std::string models;
   std::string method;
   std::vector<std::string> set;  ///< all keys over the study's config, in order
-  std::uint64_t decode_seed =
-      0;  ///< of the first repetition; each one more is one higher, so that bands and means are over random numbers too
+  RunConfig
+      config;  ///< that they make; each repetition's seed is one higher, so that bands and means are over random numbers too
 
   /// Whether a calibration is made from it.
   bool calibrates = false;
@@ -80,6 +81,11 @@ struct StudyPoint {
   /// Of everything that decides what the job does, the commit of this build included: a result counts for a point when their keys are the same.
   std::string key;
 };
+
+/// How often a point is run.
+inline int repeats_of(const Study& study, const StudyPoint& point) {
+  return point.kind == PointKind::kAllReduce ? 1 : study.repeats;
+}
 
 /// All points, each config read and checked: what is wrong with any of them is found before the first job runs. A K of 0 is autoregressive decoding, without a draft in
 /// its loop. Where models or a method set decode.k themselves, that is their only K.

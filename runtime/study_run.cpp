@@ -109,9 +109,10 @@ std::string time_text(double seconds) {
 /// Seconds that jobs take, learnt from those that have run.
 class Estimate {
  public:
-  Estimate(const std::vector<StudyPoint>& points, const StudyResults& results, int repeats) : of_(points.size()) {
+  Estimate(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results)
+      : of_(points.size()) {
     for (std::size_t i = 0; i < points.size(); ++i) {
-      for (int repeat = 0; repeat < repeats; ++repeat) {
+      for (int repeat = 0; repeat < repeats_of(study, points[i]); ++repeat) {
         if (const json* const row = results.finished(points[i].key, repeat)) add(i, row->at("seconds").get<double>());
       }
     }
@@ -197,12 +198,12 @@ std::string plan_text(const Study& study, const std::vector<StudyPoint>& points,
   std::string text =
       fmt::format("{}: {} points, {} jobs, {} done\n\n", study.name, points.size(), all, all - left.size());
   for (const StudyPoint& point : points) {
-    const int repeats = point.kind == PointKind::kAllReduce ? 1 : study.repeats;
+    const int repeats = repeats_of(study, point);
     int done = 0;
     for (int repeat = 0; repeat < repeats; ++repeat) done += results.finished(point.key, repeat) != nullptr ? 1 : 0;
     text += fmt::format("  {} of {}  {}\n", done, repeats, point.label());
   }
-  const std::optional<double> seconds = Estimate(points, results, study.repeats).of(left, 0);
+  const std::optional<double> seconds = Estimate(study, points, results).of(left, 0);
   if (left.empty()) {
     text += "\nNothing is left to run.\n";
   } else if (seconds) {
@@ -219,7 +220,7 @@ StudyOutcome run_study(const Study& study, const std::vector<StudyPoint>& points
   fs::create_directories(folder.jobs(), error);
   if (error) throw_bad_input(fmt::format("--out: '{}' cannot be made: {}", folder.jobs().string(), error.message()));
   const std::vector<StudyJob> jobs = left_of(study, points, results);
-  Estimate estimate(points, results, study.repeats);
+  Estimate estimate(study, points, results);
   StudyOutcome outcome;
   ProgressLine progress;
   JobSignals signals;

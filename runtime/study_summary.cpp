@@ -7,7 +7,6 @@
 #include <map>
 
 #include "backend/error.h"
-#include "runtime/cli.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
 
@@ -145,16 +144,9 @@ const PointFigures* alone(const std::vector<StudyPoint>& points, const std::vect
   return found;
 }
 
-RunConfig config_of(const Study& study, const StudyPoint& point) {
-  CommandLine command;
-  command.config = study.config;
-  command.set = point.set;
-  return make_run_config(command);
-}
-
-std::optional<Prediction> predict_point(const Study& study, const Hardware& described, const StudyPoint& point,
+std::optional<Prediction> predict_point(const Hardware& described, const StudyPoint& point,
                                         const PointFigures& figures) {
-  const RunConfig config = config_of(study, point);
+  const RunConfig& config = point.config;
   if (config.decode.draft_length != DraftLengthRule::kFixed || figures.finished == 0 || point.ranks > described.ranks) {
     return std::nullopt;
   }
@@ -216,7 +208,7 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
     const std::size_t alone = at(0);
     const std::size_t drafts = at(Study::kCalibrationK);
     if (summary.points[alone].finished == 0 || summary.points[drafts].finished == 0) continue;
-    const RunConfig config = config_of(study, points[alone]);
+    const RunConfig& config = points[alone].config;
     Hardware hardware = calibrate({.target = load_model_config(config.target),
                                    .draft = load_model_config(config.draft),
                                    .target_dtype = config.dtype,
@@ -252,7 +244,7 @@ void compare_points(StudySummary& summary, const Study& study, const std::vector
     }
     const std::optional<Hardware> hardware = hardware_of(summary, study, points[i].ranks);
     if (!hardware) continue;
-    figures.predicted = predict_point(study, *hardware, points[i], figures);
+    figures.predicted = predict_point(*hardware, points[i], figures);
     // What a description was made from says nothing about how well it predicts.
     if (figures.predicted && !points[i].calibrates)
       summary.errors[points[i].ranks].add(std::abs(*prediction_error(figures)));
@@ -289,7 +281,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
   for (std::size_t i = 0; i < points.size(); ++i) {
     PointFigures figures;
     Sums sums;
-    for (int repeat = 0; repeat < (points[i].kind == PointKind::kAllReduce ? 1 : study.repeats); ++repeat) {
+    for (int repeat = 0; repeat < repeats_of(study, points[i]); ++repeat) {
       const json* const row = results.latest(points[i].key, repeat);
       if (row == nullptr) continue;
       if (row->at("status") != "ok") {

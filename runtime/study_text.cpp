@@ -25,6 +25,7 @@ json band_json(const Band& of) { return {{"mean", of.mean}, {"p10", of.p10}, {"p
 json point_json(const StudyPoint& point, const PointFigures& f) {
   json out = {{"ranks", point.ranks},
               {"k", point.k},
+              {"draft_length", name_of(point.config.decode.draft_length)},
               {"interconnect", point.interconnect},
               {"placement", name_of(point.placement)},
               {"models", point.models},

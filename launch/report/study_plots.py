@@ -88,11 +88,11 @@ def ways(points):
 
 
 def of_ranks(points):
-    """{(ranks, way): its points by K}, of ways with more than one K; and the points that chose K themselves."""
+    """{(ranks, way): its points by K}; and, by themselves, points of ways that have one K at most, below which they choose."""
     series, alone = {}, []
     for way, point in ways(points):
         series.setdefault((point["ranks"], way), []).append(point)
-    for key in [key for key, members in series.items() if len(members) == 1 and members[0]["k"] > 0]:
+    for key in [key for key, members in series.items() if len(members) == 1 and members[0]["draft_length"] != "fixed"]:
         alone += series.pop(key)
     return {key: sorted(members, key=lambda point: point["k"]) for key, members in series.items()}, alone
 

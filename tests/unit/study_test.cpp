@@ -140,6 +140,29 @@ TEST(Study, OrderHasEveryJobOnceAndIsShuffledWithinARepetition) {
   EXPECT_NE(order(study), order(other));
 }
 
+TEST(Study, PassesAreOfTheRanksThatAreCalibrated) {
+  const auto key = [](const std::string& ranks) {
+    return points_of(parsed("k: [0, 4]\nall_reduce: false\nhardware: calibrated\nranks: " + ranks + "\n")).back().key;
+  };
+  EXPECT_NE(key("[1]"), key("[1, 2]"));
+  EXPECT_EQ(key("[1, 2]"), key("[1, 2]"));
+}
+
+TEST(Study, WhatTheStudySetsItselfIsNotGivenTwice) {
+  EXPECT_THAT(error_of("set: {interconnect: native}\n"),
+              HasSubstr("f.yaml: set: found 'interconnect', expected it as 'interconnect' of the study"));
+  EXPECT_THAT(error_of("set: {decode: {k: 3}}\n"), HasSubstr("set: found 'decode.k', expected it as 'k' of the study"));
+  EXPECT_THAT(error_of("models: {a: {placement: sharded}}\n"), HasSubstr("models.a: found 'placement'"));
+  EXPECT_THAT(error_of("methods: {a: {decode.method: autoregressive}}\n"),
+              HasSubstr("methods.a: found 'decode.method'"));
+  EXPECT_THAT(error_of("methods: {a: {compare: true}}\n"), HasSubstr("methods.a: found 'compare'"));
+}
+
+TEST(Study, HardwareOfSomeNumbersOfRanksIsEnoughAndOfNoneIsAnError) {
+  EXPECT_THAT(error_of("hardware: no-such-{ranks}\nranks: [2]\n"), HasSubstr("f: hardware: found no file 'no-such-2'"));
+  EXPECT_EQ(error_of("hardware: tpu-v4x{ranks}\nranks: [1, 16]\nall_reduce: false\n"), "no error");
+}
+
 TEST(Study, ErrorsAreOneLine) {
   EXPECT_THAT(error_of("k: [0]\n", false), HasSubstr("f.yaml: config: found nothing, expected the name of a config"));
   EXPECT_THAT(error_of("rank: [1]\n"), HasSubstr("f.yaml:2: unknown key 'rank'; did you mean 'ranks'?"));
