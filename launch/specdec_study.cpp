@@ -132,7 +132,7 @@ void time_passes_alone(const StudyCommand& command) {
   config_of.set = command.set;
   const RunConfig config = make_run_config(config_of);
   if (config.draft.empty()) throw_bad_input(command.config + ": draft: found nothing, expected the model that drafts");
-  const PassTimes times = time_passes(config, config.decode.max_new_tokens / 2, command.rank_counts);
+  const PassTimes times = time_passes(config, command.rank_counts);
   const auto ms = [](std::vector<double> seconds) {
     for (double& value : seconds) value *= 1e3;
     return seconds;

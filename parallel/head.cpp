@@ -108,13 +108,13 @@ void ParallelHead::download_shard(ConstRows logits, std::span<float> mine, Strea
   backend_.synchronize(stream);
 }
 
-void ParallelHead::join_shards(std::int64_t rows, std::span<float> out) const {
+template <typename Put>
+void ParallelHead::each_shard(std::int64_t rows, Put put) const {
   const std::int64_t shard = plan_.max_vocabulary_shard();
   for (int rank = 0; rank < group_.size(); ++rank) {
     const Range theirs = plan_.vocabulary_of(rank);
     for (std::int64_t r = 0; r < rows; ++r) {
-      std::copy_n(all_rows_.begin() + (rank * rows + r) * shard, theirs.size(),
-                  out.begin() + r * vocabulary() + theirs.begin);
+      put(std::span(all_rows_).subspan((rank * rows + r) * shard, theirs.size()), r * vocabulary() + theirs.begin);
     }
   }
 }
@@ -128,7 +128,9 @@ void ParallelHead::gather_rows(ConstRows logits, std::span<float> out, Stream st
   const std::span<float> mine = std::span(all_rows_).first(shards);  // on rank 0 in its place among all
   download_shard(logits, mine, stream);
   group_.gather(std::as_bytes(mine), root ? writable_bytes_of(all_rows_) : std::span<std::byte>{}, 0, stream);
-  if (root) join_shards(logits.rows, out);
+  if (!root) return;
+  each_shard(logits.rows,
+             [&](std::span<const float> shard, std::int64_t at) { std::ranges::copy(shard, out.begin() + at); });
 }
 
 void ParallelHead::whole_rows(ConstRows logits, Rows out, Stream stream) {
@@ -139,9 +141,9 @@ void ParallelHead::whole_rows(ConstRows logits, Rows out, Stream stream) {
   const std::span<float> mine = std::span(all_rows_).subspan(shards * group_.rank(), shards);
   download_shard(logits, mine, stream);
   group_.all_gather(std::as_bytes(mine), writable_bytes_of(all_rows_), stream);
-  whole_rows_.resize(logits.rows * vocabulary());
-  join_shards(logits.rows, whole_rows_);
-  backend_.upload(reinterpret_cast<std::byte*>(out.data), bytes_of(whole_rows_), stream);
+  each_shard(logits.rows, [&](std::span<const float> shard, std::int64_t at) {
+    backend_.upload(reinterpret_cast<std::byte*>(out.data + at), std::as_bytes(shard), stream);
+  });
 }
 
 }  // namespace specdec

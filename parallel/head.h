@@ -54,8 +54,9 @@ class ParallelHead {
  private:
   /// This rank's rows, to a place that has max_vocabulary_shard() entries for each.
   void download_shard(ConstRows logits, std::span<float> mine, Stream stream);
-  /// From all ranks' shards of `rows` rows, as all_rows_ has them.
-  void join_shards(std::int64_t rows, std::span<float> out) const;
+  /// put(shard, where it begins in whole rows) of every rank and row in all_rows_.
+  template <typename Put>
+  void each_shard(std::int64_t rows, Put put) const;
 
   Backend& backend_;
   Communicator& group_;
@@ -65,7 +66,7 @@ class ParallelHead {
   // Messages, kept between calls so that none allocates after the first of its size.
   std::vector<SliceMax> my_max_, all_max_;
   std::vector<SliceSum> my_slices_, my_sums_, all_sums_;
-  std::vector<float> all_rows_, whole_rows_;
+  std::vector<float> all_rows_;
 };
 
 }  // namespace specdec

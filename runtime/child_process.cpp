@@ -22,7 +22,7 @@
 namespace specdec {
 namespace {
 
-constexpr double kGrace = 10;      // seconds from SIGTERM to SIGKILL
+constexpr double kGrace = 10;  // seconds from SIGTERM to SIGKILL
 constexpr double kLongestPoll = 3600;
 constexpr int kCannotStart = 127;  // as shells have it
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "models/config.h"
 #include "models/random_tensors.h"
 #include "runtime/acceptance.h"
+#include "runtime/enum_names.h"
 #include "runtime/interconnect_choice.h"
 #include "runtime/placement.h"
 
@@ -37,19 +37,10 @@ constexpr std::string_view name_of(Method method) {
 /// What packed weights can be.
 inline constexpr std::array kWeightTypes = {DType::kBF16, DType::kF16, DType::kF32, DType::kInt8};
 
-/// Their name_of(), as users write them.
-inline std::vector<std::string> weight_type_names() {
-  std::vector<std::string> names;
-  for (const DType type : kWeightTypes) {
-    names.emplace_back(name_of(type));
-  }
-  return names;
-}
-
-/// The one with this name, which is among weight_type_names().
-constexpr DType dtype_named(std::string_view name) {
-  return *std::ranges::find(kWeightTypes, name, [](DType type) { return name_of(type); });
-}
+/// As users write them.
+inline std::vector<std::string> weight_type_names() { return names_of(kWeightTypes); }
+/// The one with this name, which is among them.
+constexpr DType dtype_named(std::string_view name) { return value_named(kWeightTypes, name); }
 
 /// How K is chosen (adaptive_draft_length.h).
 enum class DraftLengthRule : std::uint8_t { kFixed, kHeuristic, kOptimal };

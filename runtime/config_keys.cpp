@@ -63,11 +63,9 @@ ConfigKey number(std::string name, std::string accepts, Valid valid, std::string
 
 template <typename Access>
 ConfigKey boolean(std::string name, std::string help, Access access) {
-  ConfigKey key = base(std::move(name), "boolean", "true or false", std::move(help), access);
+  ConfigKey key = base(std::move(name), "boolean", kBoolean, std::move(help), access);
   key.assign = [=, full = key.name](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {
-    if (!is_plain_scalar(node) || !YAML::convert<bool>::decode(node, access(config))) {
-      reject(place, node, full, describe(node), "true or false");
-    }
+    access(config) = read_boolean(place, node, full);
   };
   return key;
 }
@@ -311,16 +309,12 @@ std::vector<ConfigKey> make_keys() {
       [](RunConfig& c, const std::string& v) {
         c.draft_dtype = v == kAsTarget ? std::nullopt : std::optional(dtype_named(v));
       }));
-  std::vector<std::string> placements;
-  for (const Placement placement : kPlacements) placements.emplace_back(name_of(placement));
   keys.push_back(choice(
-      "placement", placements,
+      "placement", names_of(kPlacements),
       "Where the draft runs: `rank0`, on one rank that tells the others; `replicated`, whole on each, so that nobody "
       "is told; `sharded`, cut over all as the target is. The text is the same.",
       [](const RunConfig& c) { return name_of(c.placement); },
-      [placements](RunConfig& c, const std::string& v) {
-        c.placement = kPlacements[std::ranges::find(placements, v) - placements.begin()];
-      }));
+      [](RunConfig& c, const std::string& v) { c.placement = value_named(kPlacements, v); }));
   keys.push_back(word("backend", {"cpu", "reference", "cuda"},
                       "What a rank computes with; `reference` is naive and slow, `cuda` needs a GPU and a build for it "
                       "(docs/gpu.md).",
@@ -403,18 +397,14 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(integer("decode.k", int64_t{0}, int64_t{256},
                          "Tokens that the draft proposes in a round; at most, where that adapts.",
                          [](RunConfig& c) -> int64_t& { return c.decode.k; }));
-  std::vector<std::string> rules;
-  for (const DraftLengthRule rule : kDraftLengthRules) rules.emplace_back(name_of(rule));
   keys.push_back(choice(
-      "decode.draft_length", rules,
+      "decode.draft_length", names_of(kDraftLengthRules),
       "How many tokens are drafted. `fixed`: decode.k; `heuristic`: two more after a round that stood in full, one "
       "fewer after a rejection, 1 to decode.k; `optimal`: what yields most tokens for the time of a loop at the "
       "running "
       "estimate of alpha, 0 to decode.k. All exact and repeatable.",
       [](const RunConfig& c) { return name_of(c.decode.draft_length); },
-      [rules](RunConfig& c, const std::string& v) {
-        c.decode.draft_length = kDraftLengthRules[std::ranges::find(rules, v) - rules.begin()];
-      }));
+      [](RunConfig& c, const std::string& v) { c.decode.draft_length = value_named(kDraftLengthRules, v); }));
   keys.push_back(hardware());
   keys.push_back(number(
       "decode.temperature", "0 (greedy), or a number from 0.001 to 100",

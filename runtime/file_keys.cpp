@@ -25,6 +25,23 @@ FileKey text(const std::string& name, const std::string& accepts, std::string& i
           }};
 }
 
+FileKey boolean(const std::string& name, bool& into) {
+  return {name, kBoolean,
+          [=, &into](const YAML::Node& node, const YamlPlace& place) { into = read_boolean(place, node, name); }};
+}
+
+FileKey items(const std::string& name, const std::string& accepts,
+              const std::function<void(const YAML::Node&, const YamlPlace&, bool)>& read) {
+  return {name, accepts, [=](const YAML::Node& node, const YamlPlace& place) {
+            if (!node.IsSequence() || node.size() == 0) reject(place, node, name, describe(node), accepts);
+            bool first = true;
+            for (const auto& item : node) {
+              read(item, place, first);
+              first = false;
+            }
+          }};
+}
+
 FileKey required(FileKey key) {
   key.required = true;
   return key;

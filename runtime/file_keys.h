@@ -22,7 +22,21 @@ namespace file_key {
 /// Times `unit` into `into`, which outlives the key. `low` and `high` are as they are written.
 FileKey number(const std::string& name, double low, double high, double unit, double& into);
 FileKey text(const std::string& name, const std::string& accepts, std::string& into);
+FileKey boolean(const std::string& name, bool& into);
+/// A list of at least one item; `read` gets each, and whether it is the first.
+FileKey items(const std::string& name, const std::string& accepts,
+              const std::function<void(const YAML::Node&, const YamlPlace&, bool)>& read);
 FileKey required(FileKey key);
+
+/// Items in place of what `into` had; while one is read, those before it are there.
+template <typename Item>
+FileKey list(const std::string& name, const std::string& accepts, std::vector<Item>& into,
+             const std::function<Item(const YAML::Node&, const YamlPlace&)>& read) {
+  return items(name, accepts, [=, &into](const YAML::Node& node, const YamlPlace& place, bool first) {
+    if (first) into.clear();
+    into.push_back(read(node, place));
+  });
+}
 
 /// `Into`: int, or std::optional of it.
 template <typename Into>

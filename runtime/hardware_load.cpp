@@ -30,14 +30,10 @@ struct Read {
 
 FileKey rows_cost(const std::string& name, std::vector<double>& into) {
   constexpr const char* kAccepts = "a list of numbers from 1, none smaller than the one before it";
-  return {
-      name, kAccepts, [name, &into](const YAML::Node& node, const YamlPlace& place) {
-        if (!node.IsSequence() || node.size() == 0) reject(place, node, name, describe(node), kAccepts);
-        for (const auto& item : node) {
-          const double least = into.empty() ? 1 : into.back();
-          into.push_back(read_number(place, item, name, kAccepts, [=](double v) { return v >= least && v <= 1e6; }));
-        }
-      }};
+  return file_key::list<double>(name, kAccepts, into, [name, &into](const YAML::Node& node, const YamlPlace& place) {
+    const double least = into.empty() ? 1 : into.back();
+    return read_number(place, node, name, kAccepts, [=](double v) { return v >= least && v <= 1e6; });
+  });
 }
 
 std::vector<FileKey> keys_of(Read& out) {

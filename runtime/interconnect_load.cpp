@@ -9,6 +9,7 @@
 
 #include "backend/error.h"
 #include "runtime/config_prompts.h"
+#include "runtime/enum_names.h"
 #include "runtime/file_keys.h"
 #include "runtime/paths.h"
 
@@ -27,9 +28,7 @@ FileKey ranks(const std::string& name, Into& into) {
 }
 
 FileKey algorithm(const std::string& name, LinkAlgorithm& into) {
-  std::vector<std::string> words;
-  words.reserve(kLinkAlgorithms.size());
-  for (const LinkAlgorithm each : kLinkAlgorithms) words.emplace_back(name_of(each));
+  const std::vector<std::string> words = names_of(kLinkAlgorithms);
   return {name, word_list(words), [=, &into](const YAML::Node& node, const YamlPlace& place) {
             into = kLinkAlgorithms.at(read_word(place, node, name, words));
           }};

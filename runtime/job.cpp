@@ -117,9 +117,9 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
                         .dtype = std::string(name_of(config_.dtype)),
                         .draft_dtype = config_.draft.empty() ? "" : std::string(name_of(config_.type_of_draft())),
                         .weights_cache = cache_record_};
-  if (!config_.draft.empty()) {
-    const auto operations = [](const ModelConfig& model) { return work_of(model, {}).operations; };
-    machine.operations_ratio = operations(load_model_config(config_.draft)) / operations(target_->config());
+  if (draft_) {
+    const auto operations = [](const Transformer& model) { return work_of(model.config(), {}).operations; };
+    machine.operations_ratio = operations(draft_->model) / operations(*target_);
   }
   for (const std::string& host : hosts) {
     if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
@@ -145,7 +145,7 @@ void Job::load_draft() {
     throw_bad_input(fmt::format("draft: {} has a vocabulary of {}, expected the target's {} ({})",
                                 config_.draft.string(), of_draft, of_target, config_.target.string()));
   }
-  if (config_.decode.draft_length == DraftLengthRule::kOptimal) {
+  if (world_.rank() == 0 && config_.decode.draft_length == DraftLengthRule::kOptimal) {
     loop_times_ = relative_loop_times(config_, target_->config(), draft_->model.config(), world_.size());
   }
 }

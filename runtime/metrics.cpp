@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -10,11 +9,6 @@
 
 namespace specdec {
 namespace {
-
-std::optional<double> ratio(double numerator, double denominator) {
-  if (!(denominator > 0)) return std::nullopt;
-  return numerator / denominator;
-}
 
 std::optional<double> ratio(std::optional<double> numerator, std::optional<double> denominator) {
   if (!numerator || !denominator) return std::nullopt;
@@ -85,22 +79,6 @@ std::optional<bool> same_tokens(const RunRecord& a, const RunRecord& b) {
 }
 
 }  // namespace
-
-std::optional<Percentiles> percentiles(std::vector<Weighted> values) {
-  std::sort(values.begin(), values.end());
-  const std::int64_t total = std::accumulate(values.begin(), values.end(), std::int64_t{0},
-                                             [](std::int64_t sum, const Weighted& v) { return sum + v.second; });
-  if (total == 0) return std::nullopt;
-  const auto at = [&](std::int64_t percent) {
-    std::int64_t seen = 0;
-    for (const auto& [value, weight] : values) {
-      seen += weight;
-      if (seen * 100 >= percent * total) return value;
-    }
-    return values.back().first;
-  };
-  return Percentiles{.p50 = at(50), .p90 = at(90), .p99 = at(99)};
-}
 
 RunMetrics measure(const RunRecord& run) {
   RunMetrics metrics;

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "runtime/record.h"
+#include "runtime/statistics.h"
 
 /// Figures from the raw records of record.h. A figure that has no data is empty, never 0.
 ///
@@ -14,18 +14,6 @@
 /// prefill is apart, and counts in the time to the first token only. A loop is *full* when it is not `cut`; what is compared with
 /// the theory is taken from full loops, since eq. 1 knows no limit and no stop.
 namespace specdec {
-
-/// Nearest-rank percentiles, in seconds: the smallest value that at least that share of the weight does not exceed.
-struct Percentiles {
-  double p50 = 0;
-  double p90 = 0;
-  double p99 = 0;
-};
-
-using Weighted = std::pair<double, std::int64_t>;  ///< value, weight
-
-/// Nothing of nothing.
-std::optional<Percentiles> percentiles(std::vector<Weighted> values);
 
 /// Where the time of loops went, in seconds; the parts add up to the total.
 struct LoopSplit {

@@ -10,6 +10,7 @@
 #include "models/transformer.h"
 #include "parallel/communicator.h"
 #include "runtime/clock.h"
+#include "runtime/statistics.h"
 
 namespace specdec {
 namespace {
@@ -17,12 +18,6 @@ namespace {
 constexpr int kTurns = 7;
 constexpr int kWarmUps = 3;
 constexpr int kPasses = 5;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 /// Rank 0 of several of which the others are not there: sums are its own part, whose values nobody looks at.
 class FirstOf final : public Communicator {
@@ -118,12 +113,15 @@ std::vector<double> rows_of(TimedModel& model, Before before) {
 
 }  // namespace
 
-PassTimes time_passes(const RunConfig& config, std::int64_t context, std::span<const std::int64_t> rank_counts) {
+PassTimes time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts) {
   const Isa isa = config.parallel.isa == "auto" ? detect_isa() : parse_isa(config.parallel.isa).value();
   const std::unique_ptr<Backend> backend = make_backend({.name = config.backend, .isa = isa, .threads = 1});
   const ModelConfig shape = load_model_config(config.target);
-  TimedModel draft(load_model_config(config.draft), open_weights(config.draft, config.weights), config.type_of_draft(),
-                   *backend, context);
+  const ModelConfig draft_shape = load_model_config(config.draft);
+  const std::int64_t longest = std::min(shape.context, draft_shape.context) - static_cast<std::int64_t>(kTimedRows);
+  const std::int64_t context =
+      std::clamp<std::int64_t>(config.decode.max_new_tokens / 2, 0, std::max<std::int64_t>(longest, 0));
+  TimedModel draft(draft_shape, open_weights(config.draft, config.weights), config.type_of_draft(), *backend, context);
   std::set<int> counts{1};
   for (const std::int64_t ranks : rank_counts) counts.insert(static_cast<int>(ranks));
   PassTimes times;

@@ -20,8 +20,8 @@ struct PassTimes {
 /// As many rows as PassTimes has.
 inline constexpr std::int64_t kTimedRows = 16;
 
-/// Times passes of the config's two models after `context` tokens, with its types and instruction set, the target cut over 1 and over each of `rank_counts` ranks. The
+/// Times passes of the config's two models halfway through what it generates, with its types and instruction set, the target cut over 1 and over each of `rank_counts` ranks. The
 /// config has a draft.
-PassTimes time_passes(const RunConfig& config, std::int64_t context, std::span<const std::int64_t> rank_counts);
+PassTimes time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts);
 
 }  // namespace specdec

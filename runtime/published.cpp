@@ -13,15 +13,10 @@ namespace {
 
 FileKey numbers(const std::string& name, std::vector<double>& into) {
   constexpr const char* kAccepts = "a list of numbers from 0";
-  return file_key::required({name, kAccepts, [name, &into](const YAML::Node& node, const YamlPlace& place) {
-                               if (!node.IsSequence() || node.size() == 0) {
-                                 reject(place, node, name, describe(node), kAccepts);
-                               }
-                               for (const auto& item : node) {
-                                 into.push_back(
-                                     read_number(place, item, name, kAccepts, [](double v) { return v >= 0; }));
-                               }
-                             }});
+  return file_key::required(
+      file_key::list<double>(name, kAccepts, into, [name](const YAML::Node& node, const YamlPlace& place) {
+        return read_number(place, node, name, kAccepts, [](double v) { return v >= 0; });
+      }));
 }
 
 }  // namespace

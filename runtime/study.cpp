@@ -64,20 +64,17 @@ void add_keys(const YAML::Node& map, const std::string& section, const std::stri
   }
 }
 
+/// A list that has no value twice.
 template <typename Item>
-FileKey list(const std::string& name, const std::string& accepts, std::vector<Item>& into,
-             const std::function<Item(const YAML::Node&, const YamlPlace&)>& read) {
-  return {name, accepts, [=, &into](const YAML::Node& node, const YamlPlace& place) {
-            if (!node.IsSequence() || node.size() == 0) reject(place, node, name, describe(node), accepts);
-            into.clear();
-            for (const auto& item : node) {
-              Item value = read(item, place);
-              if (std::ranges::find(into, value) != into.end()) {
-                reject(place, item, name, describe(item) + " twice", "each value once");
-              }
-              into.push_back(std::move(value));
-            }
-          }};
+FileKey set_of(const std::string& name, const std::string& accepts, std::vector<Item>& into,
+               const std::function<Item(const YAML::Node&, const YamlPlace&)>& read) {
+  return file_key::list<Item>(name, accepts, into, [=, &into](const YAML::Node& node, const YamlPlace& place) {
+    Item value = read(node, place);
+    if (std::ranges::find(into, value) != into.end()) {
+      reject(place, node, name, describe(node) + " twice", "each value once");
+    }
+    return value;
+  });
 }
 
 FileKey variants(const std::string& name, std::vector<StudyVariant>& into) {
@@ -95,8 +92,7 @@ FileKey variants(const std::string& name, std::vector<StudyVariant>& into) {
 }
 
 std::vector<FileKey> keys_of(Study& study) {
-  std::vector<std::string> placements;
-  for (const Placement placement : kPlacements) placements.emplace_back(name_of(placement));
+  const std::vector<std::string> placements = names_of(kPlacements);
   const auto word = [](const std::string& name) {
     return [name](const YAML::Node& node, const YamlPlace& place) {
       if (!node.IsScalar() || node.Scalar().empty()) reject(place, node, name, describe(node), "a list of names");
@@ -108,27 +104,22 @@ std::vector<FileKey> keys_of(Study& study) {
       text("title", "a title", study.title),
       {"set", "a map of keys of a config",
        [&study](const YAML::Node& node, const YamlPlace& place) { add_keys(node, "", "set", place, study.set); }},
-      list<int>("ranks", kListOfRanks, study.ranks,
-                [](const YAML::Node& node, const YamlPlace& place) {
-                  return read_integer(place, node, "ranks", 1, kMostRanks);
-                }),
-      list<std::int64_t>("k", kListOfK, study.ks,
-                         [](const YAML::Node& node, const YamlPlace& place) {
-                           return read_integer(place, node, "k", std::int64_t{0}, kMostDrafted);
-                         }),
-      list<std::string>("interconnect", "a list of names", study.interconnects, word("interconnect")),
-      list<Placement>("placement", "a list of " + word_list(placements), study.placements,
-                      [placements](const YAML::Node& node, const YamlPlace& place) {
-                        return kPlacements[read_word(place, node, "placement", placements)];
-                      }),
+      set_of<int>("ranks", kListOfRanks, study.ranks,
+                  [](const YAML::Node& node, const YamlPlace& place) {
+                    return read_integer(place, node, "ranks", 1, kMostRanks);
+                  }),
+      set_of<std::int64_t>("k", kListOfK, study.ks,
+                           [](const YAML::Node& node, const YamlPlace& place) {
+                             return read_integer(place, node, "k", std::int64_t{0}, kMostDrafted);
+                           }),
+      set_of<std::string>("interconnect", "a list of names", study.interconnects, word("interconnect")),
+      set_of<Placement>("placement", "a list of " + word_list(placements), study.placements,
+                        [placements](const YAML::Node& node, const YamlPlace& place) {
+                          return kPlacements[read_word(place, node, "placement", placements)];
+                        }),
       variants("models", study.models),
       variants("methods", study.methods),
-      {"all_reduce", "true or false",
-       [&study](const YAML::Node& node, const YamlPlace& place) {
-         if (!is_plain_scalar(node) || !YAML::convert<bool>::decode(node, study.all_reduce)) {
-           reject(place, node, "all_reduce", describe(node), "true or false");
-         }
-       }},
+      file_key::boolean("all_reduce", study.all_reduce),
       text("all_reduce_bytes", "payloads as allreduce_bench takes them, such as 1K..256K", study.all_reduce_bytes),
       file_key::integer("repeats", 1, 1000, study.repeats),
       {"seed", "an integer",

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "backend/error.h"
 #include "parallel/shard_plan.h"
 #include "runtime/byte_sizes.h"
+#include "runtime/enum_names.h"
 #include "runtime/flags.h"
 #include "runtime/version.h"
 
@@ -36,10 +38,7 @@ constexpr std::int64_t kMostLoops = 100'000'000;
 constexpr std::int64_t kLongestContext = std::int64_t{1} << 30;
 
 Placement placement_of(const std::string& text) {
-  std::vector<std::string> words;
-  for (const Placement placement : kPlacements) words.emplace_back(name_of(placement));
-  const std::string word = parse_word(text, words, "--placement");
-  return kPlacements[std::ranges::find(words, word) - words.begin()];
+  return value_named(kPlacements, parse_word(text, names_of(kPlacements), "--placement"));
 }
 
 }  // namespace

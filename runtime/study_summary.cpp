@@ -44,17 +44,6 @@ struct Sums {
 
 double number(const json& value) { return value.is_number() ? value.get<double>() : 0; }
 
-std::optional<double> ratio(double numerator, double denominator) {
-  return denominator > 0 ? std::optional(numerator / denominator) : std::nullopt;
-}
-
-/// The mean of the two middle ones of an even number.
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
   const json& run = row.at("run");
   const json& metrics = run.at("metrics");

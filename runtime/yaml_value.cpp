@@ -46,6 +46,14 @@ double read_number(const YamlPlace& place, const YAML::Node& node, std::string_v
   return *value;
 }
 
+bool read_boolean(const YamlPlace& place, const YAML::Node& node, std::string_view key) {
+  bool value = false;
+  if (!is_plain_scalar(node) || !YAML::convert<bool>::decode(node, value)) {
+    reject(place, node, key, describe(node), kBoolean);
+  }
+  return value;
+}
+
 std::string word_list(std::span<const std::string> words) { return fmt::format("one of {}", fmt::join(words, ", ")); }
 
 std::size_t read_word(const YamlPlace& place, const YAML::Node& node, std::string_view key,

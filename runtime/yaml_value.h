@@ -55,6 +55,10 @@ Integer read_integer(const YamlPlace& place, const YAML::Node& node, std::string
 double read_number(const YamlPlace& place, const YAML::Node& node, std::string_view key, std::string_view accepts,
                    const std::function<bool(double)>& valid);
 
+/// What read_boolean() accepts, in words.
+inline constexpr const char* kBoolean = "true or false";
+bool read_boolean(const YamlPlace& place, const YAML::Node& node, std::string_view key);
+
 /// "one of a, b, c".
 std::string word_list(std::span<const std::string> words);
 /// Which of the `words` it is.

@@ -1,0 +1,38 @@
+#include "runtime/statistics.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/error.h"
+
+namespace specdec {
+
+std::optional<Percentiles> percentiles(std::vector<Weighted> values) {
+  std::sort(values.begin(), values.end());
+  const std::int64_t total = std::accumulate(values.begin(), values.end(), std::int64_t{0},
+                                             [](std::int64_t sum, const Weighted& v) { return sum + v.second; });
+  if (total == 0) return std::nullopt;
+  const auto at = [&](std::int64_t percent) {
+    std::int64_t seen = 0;
+    for (const auto& [value, weight] : values) {
+      seen += weight;
+      if (seen * 100 >= percent * total) return value;
+    }
+    return values.back().first;
+  };
+  return Percentiles{.p50 = at(50), .p90 = at(90), .p99 = at(99)};
+}
+
+double median(std::vector<double> values) {
+  check(!values.empty(), "a median of no values");
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::optional<double> ratio(double numerator, double denominator) {
+  if (!(denominator > 0)) return std::nullopt;
+  return numerator / denominator;
+}
+
+}  // namespace specdec

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace specdec {
+
+/// Nearest-rank percentiles, in seconds: the smallest value that at least that share of the weight does not exceed.
+struct Percentiles {
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+};
+
+using Weighted = std::pair<double, std::int64_t>;  ///< value, weight
+
+/// Nothing of nothing.
+std::optional<Percentiles> percentiles(std::vector<Weighted> values);
+
+/// Of values that are not empty; the mean of the two middle ones of an even number.
+double median(std::vector<double> values);
+
+/// Nothing over what is not above 0.
+std::optional<double> ratio(double numerator, double denominator);
+
+}  // namespace specdec
