@@ -57,15 +57,18 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   app.footer(kExamples);
   app.set_version_flag(
       "--version", [] { return version_text(kProgram); }, "Print the version and exit");
-  app.add_option("--config", command.config,
-                 "Name or file of a study; with --predict of a config, for its target and its draft");
+  app.add_option(
+      "--config", command.config,
+      "Name or file of a study; with --predict, --calibrate and --time-passes of a config, for its target and draft");
   app.add_flag("--plan", plans, "Print the points of the study, what is done and how long the rest takes, and exit");
   app.add_flag("--report", reports, "Write the report of what has run, and run nothing");
-  app.add_option("--out", command.out, "Folder of the study's results (default: its name, in the current directory)");
+  app.add_option(
+      "--out", command.out,
+      "Folder of the study's results (default: its name, in the current directory); with --calibrate how the names "
+      "of its files and of the folder of its jobs, PREFIX.jobs, begin");
   const CLI::Option* const calibrates =
       app.add_option("--calibrate", calibrate,
-                     "Describe this machine for predictions, from the config's models on so many ranks; --out: how the "
-                     "files' names begin")
+                     "Describe this machine for predictions, from the config's models on so many ranks")
           ->type_name("[RANKS=1,2]")
           ->expected(0, 1);
   app.add_option("--launcher", command.launcher, "With --calibrate, the words that start {ranks} ranks");
@@ -90,7 +93,7 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   app.add_option("--simulate", command.simulate,
                  "Also play so many loops of each K, with the jitter and the stragglers that the descriptions have");
   app.add_option("--seed", command.seed, "Of the simulation")->capture_default_str();
-  app.add_option("--json", command.json, "Also write the figures here");
+  app.add_option("--json", command.json, "Write the figures of --predict or --time-passes here");
   command.print = parse_flags(app, argc, argv);
   if (command.print) return command;
 
