@@ -10,11 +10,6 @@
 namespace specdec {
 namespace {
 
-std::optional<double> ratio(std::optional<double> numerator, std::optional<double> denominator) {
-  if (!numerator || !denominator) return std::nullopt;
-  return ratio(*numerator, *denominator);
-}
-
 void add(LoopSplit& split, const LoopRecord& loop) {
   split.draft += loop.draft;
   split.broadcast += loop.broadcast;

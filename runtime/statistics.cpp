@@ -35,4 +35,9 @@ std::optional<double> ratio(double numerator, double denominator) {
   return numerator / denominator;
 }
 
+std::optional<double> ratio(std::optional<double> numerator, std::optional<double> denominator) {
+  if (!numerator || !denominator) return std::nullopt;
+  return ratio(*numerator, *denominator);
+}
+
 }  // namespace specdec

@@ -24,5 +24,6 @@ double median(std::vector<double> values);
 
 /// Nothing over what is not above 0.
 std::optional<double> ratio(double numerator, double denominator);
+std::optional<double> ratio(std::optional<double> numerator, std::optional<double> denominator);
 
 }  // namespace specdec
