@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/error.h"
 #include "parallel/agree.h"
@@ -17,6 +17,7 @@
 #include "runtime/cli.h"
 #include "runtime/config_load.h"
 #include "runtime/job.h"
+#include "runtime/job_groups.h"
 #include "runtime/job_plan.h"
 #include "runtime/journal.h"
 #include "runtime/journal_file.h"
@@ -174,20 +175,20 @@ int run(MpiSession& session, int argc, char** argv) {
   config.parallel.threads = threads.threads;  // known to all that comes, the report included
   session.watchdog().set_deadline(config.parallel.deadline);
 
-  const std::unique_ptr<Communicator> target_group =
-      session.split(config.parallel.transport, 0, {.gpu = {.share = config.parallel.share_gpus}});
+  JobGroups groups(session, *control, config);
   ProgramTrace trace(session, command.trace, labelled(session.program(), config), *control);
   Job job(
-      config, *control, *target_group, session.progress(), [&] { return session.watchdog().interrupted() != 0; },
-      trace.tracer(), session.local_rank());
+      config, groups, session.progress(), [&] { return session.watchdog().interrupted() != 0; }, trace.tracer(),
+      session.local_rank());
   int code = 0;
   if (session.rank() == 0) {
     code = lead(job, session, config, command, threads.note);
   } else {
     job.follow();
   }
-  trace.finish(code == 0 ? "ok" : "interrupted by a signal",
-               std::array<Communicator*, 2>{control.get(), target_group.get()});
+  std::vector<Communicator*> of_trace{&groups.control(), &groups.target()};
+  if (groups.drafts() != nullptr) of_trace.push_back(groups.drafts());
+  trace.finish(code == 0 ? "ok" : "interrupted by a signal", of_trace);
   return code;
 }
 

@@ -28,10 +28,10 @@ void KvCache::commit(std::span<const std::int32_t> path, Stream stream) {
   pending_ = 0;
 }
 
-void KvCache::commit_prefix(std::int64_t count) {
-  check(0 <= count && count <= pending_, "KvCache: commit of more rows than are pending");
+void KvCache::commit_prefix(std::int64_t count, std::int64_t pending) {
+  check(0 <= count && 0 <= pending && count + pending <= pending_, "KvCache: commit of more rows than are pending");
   committed_ += count;
-  pending_ = 0;
+  pending_ = pending;
 }
 
 void KvCache::clear() {

@@ -24,8 +24,8 @@ class KvCache {
   std::int64_t append(std::int64_t rows);
   /// Keeps the pending rows that `path` names (ascending, as indices into the pending rows), in order, and drops the others.
   void commit(std::span<const std::int32_t> path, Stream stream);
-  /// Keeps the first `count` pending rows.
-  void commit_prefix(std::int64_t count);
+  /// Keeps the first `count` pending rows; of those behind them the next `pending` stay pending, and the others are dropped.
+  void commit_prefix(std::int64_t count, std::int64_t pending = 0);
   /// Forgets everything: a new sequence.
   void clear();
 

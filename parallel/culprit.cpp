@@ -7,8 +7,6 @@
 namespace specdec {
 namespace {
 
-bool leaving(const RankStatus& status) { return status.progress.state == RankState::kLeaving; }
-
 /// Orders ranks by how far they have come: inside collective n comes after having left n - 1 and before having left n.
 std::pair<std::uint64_t, std::uint64_t> advance(const ProgressRecord& progress) {
   return {progress.round, 2 * progress.collective - (progress.state == RankState::kWaiting ? 1 : 0)};
@@ -17,7 +15,7 @@ std::pair<std::uint64_t, std::uint64_t> advance(const ProgressRecord& progress) 
 /// Whether some rank needs another one to go on; a rank that leaves waits in MPI_Finalize.
 bool anybody_waits(std::span<const RankStatus> ranks) {
   for (const RankStatus& status : ranks) {
-    if (status.progress.state != RankState::kComputing) {
+    if (status.progress.state == RankState::kWaiting || status.progress.state == RankState::kLeaving) {
       return true;
     }
   }
@@ -41,7 +39,8 @@ template <typename Candidate, typename Better>
 const RankStatus* select(std::span<const RankStatus> ranks, Candidate&& candidate, Better&& better) {
   const RankStatus* best = nullptr;
   for (const RankStatus& status : ranks) {
-    if (!leaving(status) && candidate(status) && (best == nullptr || better(status, *best))) {
+    if (status.progress.state != RankState::kLeaving && candidate(status) &&
+        (best == nullptr || better(status, *best))) {
       best = &status;
     }
   }
@@ -65,7 +64,7 @@ std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double de
     return std::nullopt;
   }
   const RankStatus* last = select(
-      ranks, [](const RankStatus&) { return true; },
+      ranks, [](const RankStatus& s) { return s.progress.state != RankState::kIdle; },
       [](const RankStatus& a, const RankStatus& b) { return advance(a.progress) < advance(b.progress); });
   if (last != nullptr && blameable_stall(*last, ranks) > deadline) {
     // Its heartbeats end together with its work when it is stopped, and the last of them may have told nothing new.

@@ -6,7 +6,12 @@
 namespace specdec {
 
 /// What a rank is doing, for the watchdog.
-enum class RankState : std::uint32_t { kComputing, kWaiting, kLeaving };
+enum class RankState : std::uint32_t {
+  kComputing,
+  kWaiting,
+  kLeaving,
+  kIdle,  ///< waits to be given work, which nobody owes it
+};
 
 /// How far a rank has come: a snapshot of Progress, sent to rank 0 as plain bytes.
 struct ProgressRecord {
@@ -32,8 +37,8 @@ class Progress {
   /// must be comparable.
   void enter_collective() {
     if (depth_++ == 0) {
-      bump(collective_);
-      set(RankState::kWaiting);
+      if (!aside_) bump(collective_);
+      set(waiting_as_);
     }
   }
   void leave_collective() {
@@ -44,6 +49,15 @@ class Progress {
   /// The host waits for its device, which may wait for other ranks in the collectives that were enqueued last: as if it had not left them yet.
   void begin_device_wait() { set(RankState::kWaiting); }
   void end_device_wait() { set(depth_ == 0 ? RankState::kComputing : RankState::kWaiting); }
+  /// From now on collectives are among some of the ranks only, so their numbers say nothing about how far this one has come. `idle`: it waits in them for work.
+  void begin_aside(bool idle) {
+    aside_ = true;
+    waiting_as_ = idle ? RankState::kIdle : RankState::kWaiting;
+  }
+  void end_aside() {
+    aside_ = false;
+    waiting_as_ = RankState::kWaiting;
+  }
   /// This rank has done its part: from now on nobody's wait is its fault.
   void leave() { set(RankState::kLeaving); }
 
@@ -65,7 +79,24 @@ class Progress {
   std::atomic<std::uint64_t> round_{0};
   std::atomic<std::uint64_t> collective_{0};
   std::atomic<RankState> state_{RankState::kComputing};
-  int depth_ = 0;  // of the writing thread alone
+  // Of the writing thread alone.
+  int depth_ = 0;
+  bool aside_ = false;
+  RankState waiting_as_ = RankState::kWaiting;
+};
+
+/// Collectives of some ranks only (Progress::begin_aside), as long as it lives. They do not nest.
+class AsideCollectives {
+ public:
+  explicit AsideCollectives(Progress& progress, bool idle = false) : progress_(progress) {
+    progress_.begin_aside(idle);
+  }
+  ~AsideCollectives() { progress_.end_aside(); }
+  AsideCollectives(const AsideCollectives&) = delete;
+  AsideCollectives& operator=(const AsideCollectives&) = delete;
+
+ private:
+  Progress& progress_;
 };
 
 /// Marks the rank as waiting inside a collective for the watchdog, also when the collective throws.

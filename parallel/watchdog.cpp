@@ -46,6 +46,8 @@ const char* name_of(RankState state) {
       return "waiting";
     case RankState::kLeaving:
       return "leaving";
+    case RankState::kIdle:
+      return "idle";
   }
   return "?";
 }

@@ -12,6 +12,11 @@ std::string label_of(const AcceptanceChoice& choice) {
   return choice.synthetic ? fmt::format("acceptance: synthetic (alpha {})", choice.alpha) : "";
 }
 
+Token synthetic_next(RandomKey key, std::int64_t vocabulary) {
+  key.purpose = Purpose::kGuess;
+  return static_cast<Token>(uniform(key) * static_cast<double>(vocabulary));
+}
+
 SyntheticVerifier::SyntheticVerifier(double alpha) : alpha_(alpha) {
   check(alpha >= 0 && alpha <= 1, "an acceptance rate is from 0 to 1");
 }

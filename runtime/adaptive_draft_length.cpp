@@ -68,7 +68,8 @@ std::vector<double> relative_loop_times(const RunConfig& config, const ModelConf
       return work_of(model, {.ranks = cut, .weights = dtype}).weight_bytes;
     };
     const int cut = config.placement == Placement::kSharded ? ranks : 1;
-    const double share = bytes(draft, config.type_of_draft(), cut) / bytes(target, config.dtype, ranks);
+    const double share =
+        bytes(draft, config.type_of_draft(), cut) / bytes(target, config.dtype, target_ranks(config.placement, ranks));
     for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(1 + share * static_cast<double>(k));
     return times;
   }
@@ -83,7 +84,7 @@ std::vector<double> relative_loop_times(const RunConfig& config, const ModelConf
                             .draft_dtype = config.type_of_draft(),
                             .placement = config.placement,
                             .ranks = ranks};
-  for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(loop_time(hardware, job, k).total());
+  for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(loop_time(hardware, job, k, kPriorAlpha).total());
   return times;
 }
 

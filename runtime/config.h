@@ -107,8 +107,11 @@ struct RunConfig {
     std::vector<std::string> stop;
   } decode;
 
-  /// Whether a rank has the draft, or a part of it.
-  bool drafts_on(int rank) const { return !draft.empty() && (rank == 0 || placement != Placement::kRank0); }
+  /// Whether a rank of so many has the draft, or a part of it.
+  bool drafts_on(int rank, int ranks) const {
+    if (draft.empty()) return false;
+    return drafts_together(placement) || rank == (placement == Placement::kDedicated ? ranks - 1 : 0);
+  }
   DType type_of_draft() const { return draft_dtype.value_or(dtype); }
   /// Whether packed weights are kept for the next job: random ones never, and only the backend cpu packs on the host.
   bool caches_weights() const { return weights_cache != kNoWeightsCache && !weights.random && backend == "cpu"; }

@@ -312,7 +312,9 @@ std::vector<ConfigKey> make_keys() {
   keys.push_back(choice(
       "placement", names_of(kPlacements),
       "Where the draft runs: `rank0`, on one rank that tells the others; `replicated`, whole on each, so that nobody "
-      "is told; `sharded`, cut over all as the target is. The text is the same.",
+      "is told; `sharded`, cut over all as the target is; `dedicated`, on the last rank, which holds nothing of the "
+      "target "
+      "and drafts the next block while the others score this one. The text is the same.",
       [](const RunConfig& c) { return name_of(c.placement); },
       [](RunConfig& c, const std::string& v) { c.placement = value_named(kPlacements, v); }));
   keys.push_back(word("backend", {"cpu", "reference", "cuda"},

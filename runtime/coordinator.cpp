@@ -105,10 +105,11 @@ class Coordinator::Sequence {
     round.fingerprint.configuration = owner_.scorer_.agreement().configuration();
     owner_.channel_.exchange(round);
     owner_.channel_.exchange_prompt(round, history_);
-    owner_.scorer_.begin(history_);
+    // A draft on a rank of its own works at the prompt while the target does.
     if (owner_.drafter_ != nullptr) {
       owner_.drafter_->begin(sequence_, history_);
     }
+    owner_.scorer_.begin(history_);
     round.action = RoundAction::kScore;
   }
 
@@ -156,6 +157,7 @@ class Coordinator::Sequence {
       loop.draft = block.seconds;
     }
     loop.drafted = k;
+    loop.ahead = block.ahead;
     loop.reached = verdict.reached;
     loop.accepted = verdict.accepted;
     loop.beta_sum = verdict.beta_sum;
@@ -257,11 +259,11 @@ void run_worker(Scorer& scorer, RoundChannel& channel, Tracer* tracer, Drafter* 
       case RoundAction::kBegin:
         history.resize(static_cast<std::size_t>(round.count));
         channel.exchange_prompt(round, history);
-        scorer.begin(history);
         if (round.together) {
           drafter->begin(round.sequence, history);
           last_rows.assign(1, history.back());
         }
+        scorer.begin(history);
         break;
       case RoundAction::kScore:
         block.clear();

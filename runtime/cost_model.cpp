@@ -1,8 +1,10 @@
 #include "runtime/cost_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/error.h"
+#include "runtime/draft_link.h"
 #include "runtime/round.h"
 #include "runtime/theory.h"
 
@@ -38,49 +40,94 @@ PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, bo
 LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64_t k) {
   check(k >= 0, "K is not negative");
   LoopWork loop;
-  const PassWork score = work_on(hardware, job.target, job.target_dtype, k + 1, job.context, job.ranks);
-  const bool target_stays = hardware.keeps(score.weight_bytes * job.ranks);
-  loop.score = pass_time(hardware, score, job.ranks, target_stays);
+  const int ranks = target_ranks(job.placement, job.ranks);
+  check(ranks > 0, "a rank is left for the target");
+  loop.target_ranks = ranks;
+  const PassWork score = work_on(hardware, job.target, job.target_dtype, k + 1, job.context, ranks);
+  const bool target_stays = hardware.keeps(score.weight_bytes * ranks);
+  loop.score = pass_time(hardware, score, ranks, target_stays);
   if (k > 0) {
     const bool sharded = job.placement == Placement::kSharded;
-    const PassWork draft = work_on(hardware, job.draft, job.draft_dtype, 1, job.context, sharded ? job.ranks : 1);
-    loop.drafting_ranks = job.placement == Placement::kRank0 ? 1 : job.ranks;
+    const PassWork draft = work_on(hardware, job.draft, job.draft_dtype, 1, job.context, sharded ? ranks : 1);
+    loop.drafting_ranks = drafts_together(job.placement) ? ranks : 1;
     const bool draft_stays = hardware.keeps(draft.weight_bytes * loop.drafting_ranks);
     loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, draft_stays && target_stays);
     loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, draft_stays);
   }
-  if (job.ranks > 1 && job.placement == Placement::kRank0) {
-    loop.broadcast = hardware.interconnect.broadcast(RoundChannel::message_bytes(k), job.ranks);
+  if (job.placement == Placement::kDedicated && k > 0) {
+    loop.order = hardware.interconnect.broadcast(DraftLink::reply_bytes(k), 2);
   }
-  if (job.ranks > 1) {
+  if (ranks > 1 && !drafts_together(job.placement)) {
+    loop.broadcast = hardware.interconnect.broadcast(RoundChannel::message_bytes(k), ranks);
+  }
+  if (ranks > 1) {
     constexpr std::size_t kBytesOfRow = 8;  // (max, argmax)
-    loop.gather = hardware.interconnect.gather(kBytesOfRow * static_cast<std::size_t>(k + 1), job.ranks);
+    loop.gather = hardware.interconnect.gather(kBytesOfRow * static_cast<std::size_t>(k + 1), ranks);
   }
   loop.rest = hardware.loop_seconds;
   return loop;
 }
 
-LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64_t k) {
+namespace {
+
+struct LoopCases {
+  LoopTime mean;
+  std::vector<LoopCase> cases;
+};
+
+LoopCases loop_cases(const Hardware& hardware, const PredictedJob& job, std::int64_t k, double alpha) {
   const LoopWork work = loop_work(hardware, job, k);
   const auto drafted = static_cast<double>(k);
-  LoopTime loop{.broadcast = work.broadcast, .score = work.score.total(), .rest = work.gather + work.rest};
-  if (k > 0) {
-    loop.draft =
-        work.first_draft.total() + (drafted - 1) * work.later_draft.total() + drafted * hardware.drafted_seconds;
+  LoopCases out;
+  out.mean = {.broadcast = work.broadcast, .score = work.score.total(), .rest = work.gather + work.rest};
+  if (k == 0) {
+    out.cases = {{.seconds = out.mean.total()}};
+    return out;
   }
-  return loop;
+  const double block =
+      work.first_draft.total() + (drafted - 1) * work.later_draft.total() + drafted * hardware.drafted_seconds;
+  if (job.placement != Placement::kDedicated) {
+    out.mean.draft = block;
+    out.cases = {{.seconds = out.mean.total()}};
+    return out;
+  }
+  const double hides = out.mean.total();
+  const double ahead = block + work.later_draft.total() + hardware.drafted_seconds;
+  const double hit = std::pow(alpha, drafted + 1);
+  // What is drafted ahead begins an order later where rank 0 took what was there, and its tokens travel.
+  const double after_hit = std::max(0.0, 2 * work.order + ahead - hides);
+  const double after_miss = std::max(0.0, ahead - hides);
+  const double again = 2 * work.order + block;
+  const auto add = [&](double share, double draft) {
+    out.mean.draft += share * draft;
+    out.cases.push_back({.seconds = hides + draft, .share = share});
+  };
+  add(hit * hit, after_hit);
+  add((1 - hit) * hit, after_miss);
+  add(hit * (1 - hit), after_hit + again);
+  add((1 - hit) * (1 - hit), after_miss + again);
+  return out;
+}
+
+}  // namespace
+
+LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64_t k, double alpha) {
+  return loop_cases(hardware, job, k, alpha).mean;
 }
 
 std::vector<Prediction> predict(const Hardware& hardware, const PredictedJob& job, double alpha,
                                 std::span<const std::int64_t> ks) {
-  const double alone = loop_time(hardware, job, 0).total();
+  PredictedJob without = job;
+  if (job.placement == Placement::kDedicated) without.placement = Placement::kRank0;
+  const double alone = loop_time(hardware, without, 0, alpha).total();
   std::vector<Prediction> predictions;
   for (const std::int64_t k : ks) {
+    const LoopCases loop = loop_cases(hardware, job, k, alpha);
     Prediction of;
     of.k = k;
-    of.loop = loop_time(hardware, job, k);
+    of.loop = loop.mean;
     of.tokens_per_loop = tokens_per_loop(alpha, k);
-    of.token = token_times(alpha, k, of.loop.total());
+    of.token = token_times(alpha, k, loop.cases);
     of.speedup = alone / of.token.mean;
     predictions.push_back(of);
   }

@@ -21,7 +21,7 @@ struct PredictedJob {
   DType target_dtype = DType::kBF16;
   DType draft_dtype = DType::kBF16;
   Placement placement = Placement::kRank0;
-  int ranks = 1;
+  int ranks = 1;             ///< that the job has
   std::int64_t context = 0;  ///< committed tokens: the middle of what is generated
 };
 
@@ -42,6 +42,9 @@ struct LoopWork {
   PassTime first_draft;  ///< the target's pass leaves nothing of the draft in a cache that does not hold both
   PassTime later_draft;
   int drafting_ranks = 1;
+  int target_ranks = 1;
+  /// Of a message between rank 0 and a rank that only drafts; 0 without one.
+  double order = 0;
   double broadcast = 0;  ///< of the round's message
   PassTime score;        ///< the target's pass over K + 1 rows
   double gather = 0;     ///< the least that a decision sends: a few bytes a row, to one rank
@@ -52,7 +55,7 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
 
 /// Where a loop's time goes, in seconds.
 struct LoopTime {
-  double draft = 0;      ///< K passes, and what a drafted token costs besides
+  double draft = 0;      ///< that the target waits for it: K passes, and what a drafted token costs besides
   double broadcast = 0;  ///< of the round's message
   double score = 0;      ///< the target's pass over K + 1 rows
   double rest = 0;       ///< decision included
@@ -60,14 +63,17 @@ struct LoopTime {
 };
 
 /// K = 0: autoregressive decoding.
-LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64_t k);
+/// `alpha` counts where a rank of its own drafts ahead: a block that it drafted is the right one when all of the block before stood and the token after it was guessed,
+/// alpha^(K + 1), taking the guess to be right as often as a drafted token stands. Then a loop waits for what of the drafting its pass did not hide, else for an order and a
+/// new block too. The draft's part is the mean of both.
+LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64_t k, double alpha);
 
 struct Prediction {
   std::int64_t k = 0;
-  LoopTime loop;
+  LoopTime loop;               ///< its mean
   double tokens_per_loop = 1;  ///< eq. 1
   TokenTimes token;
-  double speedup = 1;  ///< over K = 0
+  double speedup = 1;  ///< over K = 0 with the target on all ranks
 };
 
 /// For each K of `ks`, at the acceptance rate `alpha`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/error.h"
+#include "runtime/acceptance.h"
 
 namespace specdec {
 
@@ -24,6 +25,18 @@ Verdict Decision::decide(ConstRows logits, const Round& round, std::int64_t posi
   }
   entries_.clear();
   draw_uniforms(round, position);
+  Verdict verdict = decide_by_rule(logits, round, position, draft);
+  const std::optional<double> known = verifier_.next_known();
+  if (known && round.drafted() > 0 && verdict.accepted == round.drafted()) {
+    const std::int64_t next = position + 1 + verdict.accepted;
+    if (uniform(key(round, next, Purpose::kAccept)) < *known) {
+      verdict.next = synthetic_next(key(round, next, Purpose::kGuess), head_.vocabulary());
+    }
+  }
+  return verdict;
+}
+
+Verdict Decision::decide_by_rule(ConstRows logits, const Round& round, std::int64_t position, DraftBlock& draft) {
   if (params_.greedy()) {
     return decide_greedy(logits, round, draft);
   }

@@ -47,6 +47,7 @@ class Decision {
   void bring(const UnreadDraft& draft, Token* tokens) { in_place_->bring(draft, tokens, Stream{}); }
 
  private:
+  Verdict decide_by_rule(ConstRows logits, const Round& round, std::int64_t position, DraftBlock& draft);
   Verdict decide_greedy(ConstRows logits, const Round& round, DraftBlock& draft);
   Verdict decide_by_sums(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);
   Verdict decide_by_rows(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft);

@@ -8,6 +8,7 @@ void DraftBlock::clear() {
   q.clear();
   q_rows = {};
   unread = nullptr;
+  ahead = false;
   seconds = 0;
 }
 

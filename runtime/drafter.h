@@ -37,6 +37,7 @@ struct DraftBlock {
   ConstRows q_rows;
   /// Not null: of the tokens only their number is known, and that they are a chain; tokens are kUnread and q is 0.
   UnreadDraft* unread = nullptr;
+  bool ahead = false;  ///< it was drafted while the target scored the block before
   double seconds = 0;  ///< that the backend took for a block that was left unread, once it was read
 
   static constexpr Token kUnread = -1;

@@ -31,12 +31,11 @@ constexpr TraceKind kModelled{.name = "modelled interconnect", .numbered = true}
 
 /// The draft model, or this rank's part of it.
 struct Job::Draft {
-  Draft(const RunConfig& config, Backend& backend, Communicator& target_group, const TransformerOptions& options,
-        Tracer* tracer)
+  Draft(const RunConfig& config, const ModelConfig& shape, Backend& backend, Communicator& target_group,
+        const TransformerOptions& options, Tracer* tracer)
       : weights(open_weights(config.draft, config.weights)),
-        model(load_model_config(config.draft), *weights, backend,
-              config.placement == Placement::kSharded ? target_group : self, options),
-        drafter(model, config.decode.sampling, config.decode.seed, 1, tracer, config.placement != Placement::kRank0) {}
+        model(shape, *weights, backend, config.placement == Placement::kSharded ? target_group : self, options),
+        drafter(model, config.decode.sampling, config.decode.seed, 1, tracer, drafts_together(config.placement)) {}
 
   SelfCommunicator self;
   std::unique_ptr<TensorSource> weights;
@@ -59,16 +58,18 @@ class NoSink final : public OutputSink {
 
 }  // namespace
 
-Job::Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
-         std::function<bool()> interrupted, Tracer* tracer, LocalRank local)
+Job::Job(const RunConfig& config, JobGroups& groups, Progress& progress, std::function<bool()> interrupted,
+         Tracer* tracer, LocalRank local)
     : config_(config),
       tracer_(tracer),
-      links_(world, target_group, config.interconnects, config.decode.seed),
-      world_(links_.control(), tracer, 0),
+      world_(groups.world()),
+      only_drafts_(groups.only_drafts()),
+      links_(groups.control(), groups.target(), config.interconnects, config.decode.seed, groups.drafts()),
+      control_(links_.control(), tracer, 0),
       target_group_(links_.target_group(), tracer, 1),
       interrupted_(std::move(interrupted)),
       device_wait_(progress, target_group_),
-      channel_(world_, progress, config.decode.k) {
+      channel_(control_, progress, config.decode.k) {
   const Span span(tracer_, kLoad);
   channel_.on_begin([this](const Round& round) { links_.take(static_cast<std::size_t>(round.interconnect)); });
   const Isa isa = agree_on_isa(world_, config_.parallel.isa, "parallel.isa");
@@ -88,18 +89,25 @@ Job::Job(const RunConfig& config, Communicator& world, Communicator& target_grou
                                       .fuse = config_.cuda.fuse,
                                       .prefetch_bytes = config_.cuda.prefetch << 20}});
     backend_->observe_waits(&device_wait_);
-    load();
-    if (config_.drafts_on(world_.rank())) {
-      load_draft();
-    }
-    if (world_.rank() == 0) {
+    if (!only_drafts_) load();
+    load_draft();
+    if (is_root()) {
       load_prompts();
     }
   });
   cache_record_ = weights_cache_->gather(world_);
+  if (links_.drafts() != nullptr) {
+    drafts_.emplace(*links_.drafts(), tracer, 2);
+    draft_link_.emplace(*drafts_, progress, *backend_, config_.decode.k,
+                        config_.decode.sampling.greedy() ? 0 : draft_shape_->vocabulary);
+    draft_link_->on_begin(
+        [this](std::int32_t interconnect) { links_.take_drafts(static_cast<std::size_t>(interconnect)); });
+    if (is_root()) dedicated_.emplace(*draft_link_, draft_shape_->context);
+  }
+  if (only_drafts_) return;
   verifier_ = make_verifier(config_.acceptance);
-  decision_ = std::make_unique<Decision>(target_->head(), target_group.rank() == 0, config_.decode.sampling, *verifier_,
-                                         config_.decode.seed);
+  decision_ =
+      std::make_unique<Decision>(target_->head(), is_root(), config_.decode.sampling, *verifier_, config_.decode.seed);
   std::optional<std::uint64_t> configuration;
   if (config_.parallel.agreement) {
     configuration = configuration_hash(config_, target_->config(), *weights_, name_of(isa), world_.size());
@@ -117,9 +125,9 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
                         .dtype = std::string(name_of(config_.dtype)),
                         .draft_dtype = config_.draft.empty() ? "" : std::string(name_of(config_.type_of_draft())),
                         .weights_cache = cache_record_};
-  if (draft_) {
-    const auto operations = [](const Transformer& model) { return work_of(model.config(), {}).operations; };
-    machine.operations_ratio = operations(draft_->model) / operations(*target_);
+  if (draft_shape_) {
+    const auto operations = [](const ModelConfig& model) { return work_of(model, {}).operations; };
+    machine.operations_ratio = operations(*draft_shape_) / operations(target_->config());
   }
   for (const std::string& host : hosts) {
     if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
@@ -137,16 +145,20 @@ void Job::load() {
 }
 
 void Job::load_draft() {
-  draft_ = std::make_unique<Draft>(config_, *backend_, target_group_,
-                                   TransformerOptions{.dtype = config_.type_of_draft(), .max_rows = 2}, tracer_);
-  const std::int64_t of_target = target_->config().vocabulary;
-  const std::int64_t of_draft = draft_->model.config().vocabulary;
-  if (of_target != of_draft) {
+  const bool drafts = config_.drafts_on(world_.rank(), world_.size());
+  if (config_.draft.empty() || (!drafts && !is_root())) return;
+  draft_shape_ = load_model_config(config_.draft);
+  if (target_ != nullptr && target_->config().vocabulary != draft_shape_->vocabulary) {
     throw_bad_input(fmt::format("draft: {} has a vocabulary of {}, expected the target's {} ({})",
-                                config_.draft.string(), of_draft, of_target, config_.target.string()));
+                                config_.draft.string(), draft_shape_->vocabulary, target_->config().vocabulary,
+                                config_.target.string()));
   }
-  if (world_.rank() == 0 && config_.decode.draft_length == DraftLengthRule::kOptimal) {
-    loop_times_ = relative_loop_times(config_, target_->config(), draft_->model.config(), world_.size());
+  if (drafts) {
+    draft_ = std::make_unique<Draft>(config_, *draft_shape_, *backend_, target_group_,
+                                     TransformerOptions{.dtype = config_.type_of_draft(), .max_rows = 2}, tracer_);
+  }
+  if (is_root() && config_.decode.draft_length == DraftLengthRule::kOptimal) {
+    loop_times_ = relative_loop_times(config_, target_->config(), *draft_shape_, world_.size());
   }
 }
 
@@ -154,7 +166,7 @@ void Job::load_prompts() {
   if (has_tokenizer(config_.target)) {
     tokenizer_ = load_tokenizer(config_.target);
   }
-  if (tokenizer_ && draft_ && has_tokenizer(config_.draft)) {
+  if (tokenizer_ && draft_shape_ && has_tokenizer(config_.draft)) {
     require_same_vocabulary(*tokenizer_, *load_tokenizer(config_.draft));
   }
   for (std::size_t i = 0; i < config_.prompts.size(); ++i) {
@@ -221,7 +233,13 @@ bool Job::generate(Method method, std::size_t index, const EndRules& rules, Outp
   const Span modelled(config_.interconnects[interconnect] ? tracer_ : nullptr, kModelled,
                       static_cast<std::int64_t>(interconnect));
   const Span span(tracer_, method == Method::kSpeculative ? kSpeculative : kAutoregressive);
-  Drafter* const drafter = method == Method::kSpeculative && draft_ ? &draft_->drafter : nullptr;
+  Drafter* drafter = nullptr;
+  if (method == Method::kSpeculative && dedicated_) {
+    dedicated_->use(static_cast<std::int32_t>(interconnect));
+    drafter = &*dedicated_;
+  } else if (method == Method::kSpeculative && draft_) {
+    drafter = &draft_->drafter;
+  }
   const std::unique_ptr<DraftLength> length = make_draft_length(config_.decode, loop_times_);
   Coordinator coordinator(*scorer_, channel_, drafter, *length, tokenizer_.get(), rules, interrupted_, tracer_);
   return coordinator.generate(static_cast<std::uint32_t>(index), prompts_[index].text, prompts_[index].ids, sink,
@@ -245,8 +263,18 @@ void Job::warm_up() {
   }
 }
 
-void Job::end() { end_job(channel_); }
+void Job::end() {
+  if (dedicated_) dedicated_->end();
+  end_job(channel_);
+}
 
-void Job::follow() { run_worker(*scorer_, channel_, tracer_, draft_ ? &draft_->drafter : nullptr); }
+void Job::follow() {
+  if (only_drafts_) {
+    serve_drafts(*draft_link_, draft_->drafter, config_.acceptance, config_.decode.seed, draft_shape_->vocabulary,
+                 tracer_);
+  } else {
+    run_worker(*scorer_, channel_, tracer_, draft_ ? &draft_->drafter : nullptr);
+  }
+}
 
 }  // namespace specdec

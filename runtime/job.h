@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "runtime/config.h"
 #include "runtime/coordinator.h"
 #include "runtime/decision.h"
+#include "runtime/dedicated_draft.h"
+#include "runtime/job_groups.h"
 #include "runtime/job_links.h"
 #include "runtime/record.h"
 #include "runtime/round.h"
@@ -32,16 +35,15 @@ struct EncodedPrompt {
   std::vector<Token> ids;
 };
 
-/// One rank's part of a run: the shard of the target, on rank 0 also draft and tokenizer, and the loop over them. Every rank makes
+/// One rank's part of a run: the shard of the target, on rank 0 also the tokenizer, the draft where the config places it, and the loop over them. Every rank makes
 /// one and calls the same functions. Errors of any rank are thrown on all (AgreedError).
 class Job {
  public:
-  /// `world`: all ranks, for control messages; `target_group`: the ranks that the target is cut over, with the same rank 0. Both lie under
-  /// the interconnects of the config while a prompt is decoded, prefill included; loading and packing always take the machine's own time.
-  /// `interrupted` is asked once a round on rank 0. `tracer` sees `world` as group 0 and `target_group` as group 1.
+  /// All groups but the world lie under the interconnects of the config while a prompt is decoded, prefill included; loading and packing always take the
+  /// machine's own time. `interrupted` is asked once a round on rank 0. `tracer` sees control as group 0, target as group 1 and drafts as group 2.
   /// `local`: this rank among those of its host, which share its GPUs.
-  Job(const RunConfig& config, Communicator& world, Communicator& target_group, Progress& progress,
-      std::function<bool()> interrupted, Tracer* tracer = nullptr, LocalRank local = {});
+  Job(const RunConfig& config, JobGroups& groups, Progress& progress, std::function<bool()> interrupted,
+      Tracer* tracer = nullptr, LocalRank local = {});
   ~Job();
 
   /// On rank 0 the prompts as ids; empty elsewhere.
@@ -64,6 +66,7 @@ class Job {
 
  private:
   struct Draft;
+  bool is_root() const { return world_.rank() == 0; }
   void load();
   void load_draft();
   void load_prompts();
@@ -74,15 +77,19 @@ class Job {
 
   const RunConfig config_;
   Tracer* tracer_;
+  Communicator& world_;
+  const bool only_drafts_;
   JobLinks links_;
-  TimedCommunicator world_;
+  TimedCommunicator control_;
   TimedCommunicator target_group_;
+  std::optional<TimedCommunicator> drafts_;
   std::function<bool()> interrupted_;
   DeviceWait device_wait_;
   std::unique_ptr<WeightsCache> weights_cache_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<TensorSource> weights_;
   std::unique_ptr<Transformer> target_;
+  std::optional<ModelConfig> draft_shape_;  ///< where this rank has to do with it
   std::unique_ptr<Draft> draft_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<EncodedPrompt> prompts_;
@@ -92,6 +99,8 @@ class Job {
   std::unique_ptr<Decision> decision_;
   std::unique_ptr<Scorer> scorer_;
   RoundChannel channel_;
+  std::optional<DraftLink> draft_link_;
+  std::optional<DedicatedDrafter> dedicated_;  ///< on rank 0
 };
 
 }  // namespace specdec

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "backend/error.h"
 #include "models/config.h"
 
 namespace specdec {
@@ -54,10 +55,13 @@ JobPlan plan_job(const RunConfig& config, int ranks) {
                      .payload_bytes = kPayloadBytes};
   };
   const auto reads = [](const PassWork& work) { return work.weight_bytes + work.cache_bytes; };
-  for (int rank = 0; rank < ranks; ++rank) {
-    const PassWork token = work_of_rank(target, pass(1, plan.context, ranks, config.dtype), rank);
-    const PassWork loop = work_of_rank(target, pass(plan.k + 1, plan.context, ranks, config.dtype), rank);
-    const PassWork whole = work_of_rank(target, pass(1, target.context - 1, ranks, config.dtype), rank);
+  const int of_target = target_ranks(config.placement, ranks);
+  if (of_target < 1)
+    throw_bad_input("placement: found dedicated in a job of 1 rank, expected at least 2: the last one only drafts");
+  for (int rank = 0; rank < of_target; ++rank) {
+    const PassWork token = work_of_rank(target, pass(1, plan.context, of_target, config.dtype), rank);
+    const PassWork loop = work_of_rank(target, pass(plan.k + 1, plan.context, of_target, config.dtype), rank);
+    const PassWork whole = work_of_rank(target, pass(1, target.context - 1, of_target, config.dtype), rank);
     plan.ranks.push_back({.weights = whole.weight_bytes,
                           .cache = whole.cache_bytes,
                           .token_reads = reads(token),
@@ -69,12 +73,14 @@ JobPlan plan_job(const RunConfig& config, int ranks) {
       plan.loop = loop;
     }
   }
+  plan.ranks.resize(static_cast<std::size_t>(ranks));
   if (drafts) {
     const ModelConfig draft = load_model_config(config.draft);
     const DType dtype = config.type_of_draft();
     const bool cut = config.placement == Placement::kSharded;
     const auto k = static_cast<double>(plan.k);
-    for (int rank = 0; rank < ranks && config.drafts_on(rank); ++rank) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (!config.drafts_on(rank, ranks)) continue;
       const auto part = [&](std::int64_t context) {
         return work_of_rank(draft, pass(1, context, cut ? ranks : 1, dtype), cut ? rank : 0);
       };
@@ -85,7 +91,7 @@ JobPlan plan_job(const RunConfig& config, int ranks) {
       of.cache += whole.cache_bytes;
       of.loop_reads += k * reads(one);
       of.loop_operations += k * one.operations;
-      if (rank == 0) plan.drafted = one;
+      plan.drafted = one;
     }
   }
   return plan;

@@ -30,7 +30,7 @@ struct JobPlan {
   std::int64_t context = 0;
   PassWork token;  ///< of rank 0: its all-reduces are everybody's
   PassWork loop;
-  PassWork drafted;  ///< a pass of rank 0's draft
+  PassWork drafted;  ///< a pass of a rank's draft
 };
 
 /// Throws kBadInput as the models' configs and the shard plan do.

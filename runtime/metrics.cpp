@@ -35,6 +35,7 @@ void add(RunMetrics& metrics, Sums& sums, const LoopRecord& loop) {
   ++metrics.loops;
   metrics.tokens += loop.emitted;
   metrics.drafted += loop.drafted;
+  metrics.drafted_ahead += loop.ahead ? 1 : 0;
   metrics.reached += loop.reached;
   metrics.accepted += loop.accepted;
   add(metrics.split, loop);

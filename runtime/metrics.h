@@ -33,7 +33,8 @@ struct RunMetrics {
   std::int64_t full_loops = 0;
   std::int64_t tokens = 0;  ///< decoded
   std::int64_t drafted = 0;
-  std::int64_t full_drafted = 0;  ///< in full loops
+  std::int64_t full_drafted = 0;   ///< in full loops
+  std::int64_t drafted_ahead = 0;  ///< loops whose block was there when they began (dedicated_draft.h)
   std::int64_t reached = 0;
   std::int64_t accepted = 0;
   double prefill_seconds = 0;

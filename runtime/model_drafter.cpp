@@ -34,9 +34,11 @@ ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, s
   if (is_cut) whole_ = backend_.allocate(static_cast<std::size_t>(model.head().vocabulary()) * sizeof(float));
 }
 
-std::int64_t ModelDrafter::room(std::int64_t history_size) const {
+std::int64_t ModelDrafter::room(std::int64_t history_size) const { return room(cache_.capacity(), history_size); }
+
+std::int64_t ModelDrafter::room(std::int64_t capacity, std::int64_t history_size) {
   // The last drafted token is never fed, so position history_size + k - 2 is the last one that must exist.
-  return std::max<std::int64_t>(0, cache_.capacity() - history_size + 1);
+  return std::max<std::int64_t>(0, capacity - history_size + 1);
 }
 
 void ModelDrafter::begin(std::uint32_t sequence, std::span<const Token> prompt) {
@@ -62,26 +64,30 @@ ConstRows ModelDrafter::feed(std::span<const Token> tokens, std::int32_t count) 
   return model_.forward({tokens, position_, parent_}, cache_, LogitRows::kLast, Stream{});
 }
 
-ConstRows ModelDrafter::catch_up(std::span<const Token> history) {
+ConstRows ModelDrafter::catch_up(std::span<const Token> history, std::int64_t standing) {
   // Of what was fed in earlier rounds, the part that the history confirms stays; but its last token is fed in any case, for the logits
   // after it. (A rejected token can come back as the next one, when the residual vanished.)
   const auto seen = history.first(history.size() - 1).subspan(static_cast<std::size_t>(cache_.committed()));
   const auto confirmed = std::mismatch(pending_.begin(), pending_.end(), seen.begin(), seen.end()).first;
-  cache_.commit_prefix(confirmed - pending_.begin());
+  const auto kept = confirmed - pending_.begin();
+  const auto final = std::clamp<std::int64_t>(standing - 1 - cache_.committed(), 0, kept);
+  cache_.commit_prefix(final, kept - final);
+  pending_.erase(confirmed, pending_.end());
+  pending_.erase(pending_.begin(), pending_.begin() + final);
 
   // Long gaps (rounds without drafting) go in blocks; what is left, one or two tokens as a rule, is the first pass of the round.
   constexpr std::int64_t kFirstPassRows = 2;
-  const std::int64_t gap = std::ssize(history) - cache_.committed() - kFirstPassRows;
+  const std::int64_t gap = std::ssize(history) - cache_.committed() - cache_.pending() - kFirstPassRows;
   if (gap > 0) {
     model_.prefill(history.subspan(static_cast<std::size_t>(cache_.committed()), static_cast<std::size_t>(gap)), cache_,
                    Stream{});
   }
-  const auto rest = history.subspan(static_cast<std::size_t>(cache_.committed()));
-  pending_.assign(rest.begin(), rest.end());
+  const auto rest = history.subspan(static_cast<std::size_t>(cache_.committed() + cache_.pending()));
+  pending_.insert(pending_.end(), rest.begin(), rest.end());
   return feed(rest, static_cast<std::int32_t>(rest.size()));
 }
 
-void ModelDrafter::ask(std::uint32_t round, std::int64_t first_position, std::int64_t k) {
+void ModelDrafter::ask(RandomKey key, std::int64_t k) {
   const std::int64_t vocabulary = model_.head().vocabulary();
   if (asked_ == nullptr || asked_->bytes() < static_cast<std::size_t>(k) * sizeof(RowRecord)) {
     // The host has waited for all that used the old ones.
@@ -90,13 +96,9 @@ void ModelDrafter::ask(std::uint32_t round, std::int64_t first_position, std::in
         backend_.allocate(sampling_.greedy() ? 0 : static_cast<std::size_t>(k * vocabulary) * sizeof(float));
   }
   records_.assign(static_cast<std::size_t>(k), RowRecord{});
-  for (std::int64_t i = 0; i < k; ++i) {
-    records_[static_cast<std::size_t>(i)].uniform = uniform({.seed = seed_,
-                                                             .sequence = sequence_,
-                                                             .round = round,
-                                                             .position = static_cast<std::uint32_t>(first_position + i),
-                                                             .level = level_,
-                                                             .purpose = Purpose::kDraft});
+  for (RowRecord& record : records_) {
+    record.uniform = uniform(key);
+    ++key.position;
   }
   backend_.upload(asked_->data(), std::as_bytes(std::span(records_)), Stream{});
 }
@@ -167,15 +169,41 @@ void ModelDrafter::read(DraftBlock& block) {
 }
 
 void ModelDrafter::propose(std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) {
+  propose_ahead(round, history, std::ssize(history), k, block);
+}
+
+void ModelDrafter::propose_ahead(std::uint32_t round, std::span<const Token> history, std::int64_t standing,
+                                 std::int64_t k, DraftBlock& block) {
+  draft({.seed = seed_,
+         .sequence = sequence_,
+         .round = round,
+         .position = static_cast<std::uint32_t>(history.size()),
+         .level = level_,
+         .purpose = Purpose::kDraft},
+        history, standing, k, block);
+}
+
+void ModelDrafter::guess(std::uint32_t round, std::span<const Token> history, std::int64_t standing,
+                         DraftBlock& block) {
+  draft({.seed = seed_,
+         .sequence = sequence_,
+         .round = round,
+         .position = static_cast<std::uint32_t>(history.size()),
+         .level = static_cast<std::uint8_t>(level_ - 1),
+         .purpose = Purpose::kResample},
+        history, standing, 1, block);
+}
+
+void ModelDrafter::draft(const RandomKey& first, std::span<const Token> history, std::int64_t standing, std::int64_t k,
+                         DraftBlock& block) {
   block.clear();
   if (k == 0) {
     return;
   }
-  const auto size = static_cast<std::int64_t>(history.size());
-  check(k <= room(size), "ModelDrafter: asked for more tokens than its context holds");
+  check(k <= room(std::ssize(history)), "ModelDrafter: asked for more tokens than its context holds");
   mark(kBegin);
-  ask(round, size, k);
-  choose(catch_up(history), 0);
+  ask(first, k);
+  choose(catch_up(history, standing), 0);
   for (std::int64_t i = 1; i < k; ++i) {
     choose(feed({}, 1), i);
   }

@@ -24,19 +24,29 @@ class ModelDrafter final : public Drafter, private UnreadDraft {
   void begin(std::uint32_t sequence, std::span<const Token> prompt) override;
   void propose(std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) override;
   std::int64_t room(std::int64_t history_size) const override;
+  /// Of a draft whose cache holds `capacity` tokens.
+  static std::int64_t room(std::int64_t capacity, std::int64_t history_size);
   bool together() const override { return together_; }
 
+  /// As propose(), after a history of which the first `standing` tokens are sure to stand and the others were proposed last, perhaps with one more behind them.
+  void propose_ahead(std::uint32_t round, std::span<const Token> history, std::int64_t standing, std::int64_t k,
+                     DraftBlock& block);
+  /// As propose_ahead() of one token, with the random number with which the target would draw it in that round: where both have like distributions they draw like tokens.
+  void guess(std::uint32_t round, std::span<const Token> history, std::int64_t standing, DraftBlock& block);
+
  private:
-  /// Commits what the history confirms of the rows that were fed in earlier rounds, and feeds the rest of it.
-  ConstRows catch_up(std::span<const Token> history);
+  void draft(const RandomKey& first, std::span<const Token> history, std::int64_t standing, std::int64_t k,
+             DraftBlock& block);
+  /// Keeps what the history confirms of the rows that were fed in earlier rounds, commits those of the `standing` tokens, and feeds the rest of it.
+  ConstRows catch_up(std::span<const Token> history, std::int64_t standing);
   /// Feeds `count` tokens as a chain, or, without any, the one that was chosen last, and returns the last row's logits.
   ConstRows feed(std::span<const Token> tokens, std::int32_t count);
   /// The whole row, from all ranks where the head is cut.
   ConstRows whole(ConstRows logits);
   /// Chooses drafted token `index` from this rank's part of its logits, as its record asks.
   void choose(ConstRows part, std::int64_t index);
-  /// Makes room for `k` drafted tokens and asks for them.
-  void ask(std::uint32_t round, std::int64_t first_position, std::int64_t k);
+  /// Makes room for `k` drafted tokens and asks for them, the first one with `key`.
+  void ask(RandomKey key, std::int64_t k);
   void mark(int moment);
   /// Leaves `k` tokens unread.
   void leave(std::int64_t k, DraftBlock& block);

@@ -5,7 +5,7 @@
 namespace specdec {
 
 /// What a random number is for. Part of its key, so that no uniform is ever used twice.
-enum class Purpose : std::uint8_t { kDraft = 0, kAccept = 1, kResample = 2, kPrompt = 3, kOrder = 4 };
+enum class Purpose : std::uint8_t { kDraft = 0, kAccept = 1, kResample = 2, kPrompt = 3, kOrder = 4, kGuess = 5 };
 
 /// Names one random number. Two calls with the same key give the same number on every rank, whatever was drawn before
 /// (docs/numerics.md, rule 7).

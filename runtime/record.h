@@ -29,6 +29,7 @@ struct LoopRecord {
   double beta_sum =
       0;  ///< sum over reached positions of Verifier::acceptance, min(1, p(x)/q(x)): an unbiased estimate of E[beta] per position
   std::int64_t emitted = 0;  ///< tokens that went out: accepted + 1, fewer when a stop or the limit cut the block
+  bool ahead = false;        ///< the block had been drafted while the target scored the one before (dedicated_draft.h)
   bool cut = false;  ///< K was cut short by the limit or context, or the block by a stop: not comparable with eq. 1
 
   double rest() const { return total - draft - broadcast - score_compute - score_all_reduce - decide; }

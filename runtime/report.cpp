@@ -143,6 +143,14 @@ std::string run_table(const JobRecord& job, const std::vector<MeasuredRun>& runs
     for (const MeasuredRun& run : runs) text += fmt::format(kCell, row.cell(run.metrics));
     text += "\n";
   }
+  if (job.config.placement == Placement::kDedicated) {
+    text += fmt::format(kLabel, "loops drafted ahead");
+    for (const MeasuredRun& run : runs) {
+      const RunMetrics& of = run.metrics;
+      text += fmt::format(kCell, of.drafted > 0 ? fmt::format("{} of {}", of.drafted_ahead, of.loops) : "-");
+    }
+    text += "\n";
+  }
   return text + (labelled ? late_counts + "\n" : "");
 }
 

@@ -45,6 +45,7 @@ json metrics_json(const RunMetrics& m) {
           {"full_loops", m.full_loops},
           {"tokens", m.tokens},
           {"drafted", m.drafted},
+          {"drafted_ahead", m.drafted_ahead},
           {"reached", m.reached},
           {"accepted", m.accepted},
           {"prefill_seconds", m.prefill_seconds},

@@ -132,16 +132,41 @@ Simulated simulate(const Hardware& hardware, const PredictedJob& job, double alp
   std::vector<Weighted> of_loops;
   double time = 0;
   double tokens = 0;
-  for (std::int64_t loop = 0; loop < loops; ++loop) {
-    double seconds = work.rest;
-    for (std::int64_t i = 0; i < k; ++i) {
+  const auto draft = [&](std::int64_t count) {
+    double seconds = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
       seconds += play(i == 0 ? first : later, work.drafting_ranks) + hardware.drafted_seconds;
     }
+    return seconds;
+  };
+  const bool is_ahead = job.placement == Placement::kDedicated && k > 0;
+  double there = 0;     // when what was drafted ahead has come, from the loop's begin on
+  bool right = false;   // whether it is what is wanted
+  bool at_once = true;  // nothing was drafted ahead of the first loop
+  for (std::int64_t loop = 0; loop < loops; ++loop) {
+    double seconds = 0;
+    if (!is_ahead) {
+      seconds = draft(k);
+    } else {
+      if (!at_once) seconds = std::max(0.0, there);
+      at_once = false;
+      double drafts_from = seconds;
+      if (right) {
+        drafts_from += meet(work.order);
+      } else {
+        drafts_from += meet(work.order) + draft(k);
+        seconds = drafts_from + meet(work.order);
+      }
+      there = drafts_from + draft(k + 1) + meet(work.order);
+    }
+    seconds += work.rest;
     if (work.broadcast > 0) seconds += meet(work.broadcast);
-    seconds += play(score, job.ranks);
+    seconds += play(score, work.target_ranks);
     if (work.gather > 0) seconds += meet(work.gather);
+    there -= seconds;
     std::int64_t yielded = 1;
     while (yielded <= k && draws.next() < alpha) ++yielded;
+    right = is_ahead && yielded == k + 1 && draws.next() < alpha;
     of_tokens.emplace_back(seconds / static_cast<double>(yielded), yielded);
     of_loops.emplace_back(seconds, 1);
     time += seconds;

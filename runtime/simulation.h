@@ -14,7 +14,7 @@ struct Simulated {
 };
 
 /// Plays `loops` loops of `job`, event after event: each collective begins when its last rank has come and takes the interconnect's time with its jitter; what a rank does
-/// between two of them takes the cost model's time with the hardware's jitter and stragglers; each drafted position stands with probability alpha. What a closed form cannot
+/// between two of them takes the cost model's time with the hardware's jitter and stragglers; each drafted position stands with probability alpha, and a rank that only drafts guesses with it. What a closed form cannot
 /// say: how jitter adds up where every rank waits for the last one, twice a layer.
 ///
 /// Ranks are independent, so of a collective only the last one to come matters: the largest of n equal variables is drawn as one, by the n-th root of a uniform, and

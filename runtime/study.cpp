@@ -223,7 +223,7 @@ void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
     for (const std::int64_t k : {std::int64_t{0}, Study::kCalibrationK}) {
       const auto at = std::ranges::find_if(points, [&](const StudyPoint& point) {
         return point.kind == PointKind::kDecode && point.ranks == ranks && point.k == k &&
-               point.interconnect == kNativeInterconnect && point.placement == study.placements.front() &&
+               point.interconnect == kNativeInterconnect && (k == 0 || point.placement == study.placements.front()) &&
                point.models == study.models.front().name && point.method == study.methods.front().name;
       });
       if (at == points.end()) {
@@ -306,9 +306,10 @@ std::vector<StudyPoint> points_of(const Study& study) {
         for (const StudyVariant& method : study.methods) {
           for (const std::int64_t k : ks_of(study, models, method)) {
             for (const Placement placement : study.placements) {
-              // Decoding alone has no draft to place.
+              // Decoding alone has no draft to place: all ranks are the target's.
               if (k == 0 && placement != study.placements.front()) continue;
-              points.push_back(decode_point(study, ranks, k, interconnect, placement, models, method));
+              points.push_back(decode_point(study, ranks, k, interconnect, k == 0 ? Placement::kRank0 : placement,
+                                            models, method));
             }
           }
         }

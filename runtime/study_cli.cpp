@@ -87,7 +87,9 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   app.add_option("--hardware", command.hardware, "Name or file of a description of the machine (configs/hardware/)");
   app.add_option("--alpha", command.alpha, "Acceptance rate of a position that is reached, 0 to 1");
   app.add_option("--k", ks, "Drafted tokens a loop: 0..7, or 1,2,4")->capture_default_str();
-  app.add_option("--placement", placement, "Where the draft runs: rank0, replicated or sharded")->capture_default_str();
+  app.add_option("--placement", placement,
+                 "Where the draft runs: rank0, replicated, sharded, or dedicated: on the last rank")
+      ->capture_default_str();
   app.add_option("--ranks", ranks, "Ranks that the target is cut over (default: all that the hardware has)");
   app.add_option("--context", command.context, "Committed tokens that attention reads")->capture_default_str();
   app.add_option("--simulate", command.simulate,

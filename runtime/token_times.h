@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/metrics.h"
 
@@ -16,5 +17,14 @@ struct TokenTimes {
 };
 
 TokenTimes token_times(double alpha, std::int64_t k, double loop_seconds);
+
+/// What a loop takes, and how often.
+struct LoopCase {
+  double seconds = 0;
+  double share = 1;
+};
+
+/// The same where a loop is one of several cases, whatever it yields itself; their shares add up to 1.
+TokenTimes token_times(double alpha, std::int64_t k, std::span<const LoopCase> cases);
 
 }  // namespace specdec

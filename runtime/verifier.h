@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "models/config.h"
@@ -43,6 +44,9 @@ class Verifier {
   virtual double acceptance(const DraftedEntry& entry) const {
     return std::min(1.0, static_cast<double>(entry.p) / static_cast<double>(entry.q));
   }
+
+  /// The rate at which the token after a block that stands in full is synthetic_next() (acceptance.h); nothing where the target alone says which.
+  virtual std::optional<double> next_known() const { return std::nullopt; }
 
   /// Stage 1: the length of the prefix that stands. uniforms [K] in [0, 1), one per drafted token.
   virtual std::int64_t accept(const DraftedBlock& block, std::span<const double> uniforms) const = 0;

@@ -112,9 +112,9 @@ def group_section(key, points):
 def paper_series(study):
     """{ranks: points by K} to lay beside the paper: under a modelled interconnect where there is one, of one interconnect, models, method and placement."""
     series = {}
+    placement = next((p["placement"] for p in study["points"] if p["k"] > 0), None)  # one, as one curve has
     for p in study["points"]:
-        # One placement, as one curve has.
-        if p["finished"] and (p["k"] == 0 or p["placement"] == study["points"][0]["placement"]):
+        if p["finished"] and (p["k"] == 0 or p["placement"] == placement):
             way = p["kind"] == plots.MODELLED, p["interconnect"], p["models"], p["method"]
             series.setdefault(way, {}).setdefault(p["ranks"], []).append(p)
     for way in sorted(series, key=lambda way: way[0], reverse=True):

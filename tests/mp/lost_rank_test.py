@@ -53,7 +53,8 @@ def disturb(options, strike, in_mid_write=False):
     `in_mid_write`: the strike leaves no time to remove a new JSON that is half written beside the old one; the next run writes over it."""
     whole = undisturbed(options)
     enough = DICE.randrange(1, len(whole) // 10)  # early: while this process waits for its turn, the job goes on
-    run = job.reported(options, options.ranks, [*arguments(options), *job.sets(f"parallel.transport={options.transport}")], strike,
+    settings = job.sets(f"parallel.transport={options.transport}", f"placement={getattr(options, 'placement', 'rank0')}")
+    run = job.reported(options, options.ranks, [*arguments(options), *settings], strike,
                        when=lambda out: len(out) >= enough)
     run.expect(run.beside == [] or (in_mid_write and run.beside == ["report.json.tmp"]), f"beside the JSON lies {run.beside}")
     went_over = run.report["machine"]["transport"]
@@ -109,6 +110,25 @@ def stop_rank_0(options):
     expect_report(options, run, "failed", line)
 
 
+def with_a_drafter(case):
+    """The same beside one rank more, the last, which only drafts."""
+    def with_it(options):
+        options.ranks += 1
+        options.placement = "dedicated"
+        try:
+            case(options)
+        finally:
+            options.ranks -= 1
+            del options.placement
+    with_it.__name__ = f"{case.__name__}_with_a_drafter"
+    return with_it
+
+
+def stop_last(options):
+    run, line = lose(options, options.ranks - 1, signal.SIGSTOP, "has not answered for")
+    expect_report(options, run, "failed", line)
+
+
 def interrupt(options, number):
     """The loop ends in order between two rounds: no error, and all that was accepted is out."""
     run = disturb(options, lambda run: run.process.send_signal(number))
@@ -145,7 +165,8 @@ def reader_leaves(options):
 
 
 CASES = {case.__name__: case for case in (
-    kill_worker, stop_worker, kill_rank_0, stop_rank_0, terminate, interrupt_from_keyboard, interrupt_without_mpirun, reader_leaves)}
+    kill_worker, stop_worker, kill_rank_0, stop_rank_0, *map(with_a_drafter, (kill_worker, stop_worker, stop_last, terminate)),
+    terminate, interrupt_from_keyboard, interrupt_without_mpirun, reader_leaves)}
 
 if __name__ == "__main__":
     given = job.parse(__doc__)

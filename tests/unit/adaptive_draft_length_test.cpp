@@ -128,7 +128,7 @@ TEST(OptimalDraftLength, WithHardwareALoopTakesWhatTheCostModelSays) {
   const Hardware hardware = load_hardware(config.decode.hardware, "test");
   for (std::int64_t k = 0; k <= 2; ++k) {
     EXPECT_EQ(found.at(static_cast<std::size_t>(k)),
-              loop_time(hardware, {.target = target, .draft = draft, .ranks = 8}, k).total());
+              loop_time(hardware, {.target = target, .draft = draft, .ranks = 8}, k, 0.7).total());
   }
   EXPECT_THROW(relative_loop_times(config, target, draft, 9), Error);
 }

@@ -44,7 +44,7 @@ Hardware truth(int ranks) {
 /// What jobs and passes on it show.
 CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int64_t drafted) {
   const auto loop = [&](std::int64_t k) {
-    const LoopTime time = loop_time(hardware, job, k);
+    const LoopTime time = loop_time(hardware, job, k, 0.8);
     const PassWork work =
         work_of(job.target, {.rows = k + 1, .context = job.context, .ranks = job.ranks, .weights = job.target_dtype});
     const double all_reduce = job.ranks > 1 ? static_cast<double>(work.all_reduces) *
@@ -86,10 +86,10 @@ TEST(Calibration, PredictsTheMachineThatItWasMadeOf) {
     PredictedJob other = job;
     other.draft = load_model_config(kSource / "assets/manpy-0.5m");
     for (std::int64_t k = 0; k <= 8; ++k) {
-      const double expected = loop_time(hardware, job, k).total();
-      EXPECT_NEAR(loop_time(found, job, k).total(), expected, 0.02 * expected) << ranks << " ranks, K " << k;
-      const double of_other = loop_time(hardware, other, k).total();
-      EXPECT_NEAR(loop_time(found, other, k).total(), of_other, 0.02 * of_other) << ranks << " ranks, K " << k;
+      const double expected = loop_time(hardware, job, k, 0.8).total();
+      EXPECT_NEAR(loop_time(found, job, k, 0.8).total(), expected, 0.02 * expected) << ranks << " ranks, K " << k;
+      const double of_other = loop_time(hardware, other, k, 0.8).total();
+      EXPECT_NEAR(loop_time(found, other, k, 0.8).total(), of_other, 0.02 * of_other) << ranks << " ranks, K " << k;
     }
   }
 }
@@ -121,8 +121,8 @@ TEST(Calibration, IsWrittenAsItIsRead) {
   const Hardware read = load_hardware(file.string(), "test");
   const PredictedJob job = shipped(2);
   for (const std::int64_t k : {0, 1, 4, 8, 12}) {
-    const double expected = loop_time(hardware, job, k).total();
-    EXPECT_NEAR(loop_time(read, job, k).total(), expected, 1e-3 * expected) << k;
+    const double expected = loop_time(hardware, job, k, 0.8).total();
+    EXPECT_NEAR(loop_time(read, job, k, 0.8).total(), expected, 1e-3 * expected) << k;
   }
 }
 

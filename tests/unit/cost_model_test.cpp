@@ -64,13 +64,42 @@ TEST(CostModel, LiesWithinFivePercentOfTheHumanEvalCurveAtEveryK) {
 TEST(CostModel, ADraftOfBillionsPaysWhenAllChipsHoldIt) {
   // Section 2 of their discussion: 1.8 ms is what 16 chips take; one alone reads 8 GB for 7 ms.
   PredictedJob job = chinchilla();
-  const double sharded = loop_time(tpu(), job, 4).draft;
+  const double sharded = loop_time(tpu(), job, 4, 0.8).draft;
   job.placement = Placement::kRank0;
-  const double alone = loop_time(tpu(), job, 4).draft;
+  const double alone = loop_time(tpu(), job, 4, 0.8).draft;
   EXPECT_GT(alone, 3 * sharded);
   job.placement = Placement::kReplicated;
-  EXPECT_DOUBLE_EQ(loop_time(tpu(), job, 4).draft, alone) << "every chip has its own memory";
-  EXPECT_EQ(loop_time(tpu(), job, 4).broadcast, 0);
+  EXPECT_DOUBLE_EQ(loop_time(tpu(), job, 4, 0.8).draft, alone) << "every chip has its own memory";
+  EXPECT_EQ(loop_time(tpu(), job, 4, 0.8).broadcast, 0);
+}
+
+TEST(CostModel, ADraftOnARankOfItsOwnIsHiddenByThePassWhereItGuessesRight) {
+  PredictedJob job = chinchilla();
+  job.ranks = 5;
+  job.placement = Placement::kRank0;
+  PredictedJob four = job;
+  four.ranks = 4;
+  const LoopTime waits = loop_time(tpu(), four, 2, 0.8);
+  job.placement = Placement::kDedicated;
+  const LoopWork work = loop_work(tpu(), job, 2);
+  EXPECT_EQ(work.target_ranks, 4);
+  const double third = work.later_draft.total() + tpu().drafted_seconds;
+  ASSERT_LT(waits.draft + third, waits.score) << "the pass takes longer than what is drafted meanwhile";
+  EXPECT_EQ(loop_time(tpu(), job, 2, 1).draft, 0) << "always right";
+  const LoopTime never = loop_time(tpu(), job, 2, 0);
+  EXPECT_DOUBLE_EQ(never.draft, waits.draft + 2 * work.order);
+  EXPECT_DOUBLE_EQ(never.total() - never.draft, waits.total() - waits.draft)
+      << "the target's part is that of four ranks";
+  EXPECT_DOUBLE_EQ(loop_time(tpu(), job, 2, 0.8).draft, (1 - 0.8 * 0.8 * 0.8) * never.draft);
+  // A draft that takes longer than the pass is waited for also where it guessed wrong.
+  const LoopTime slow = loop_time(tpu(), job, 7, 0);
+  const LoopWork of_slow = loop_work(tpu(), job, 7);
+  const double block = of_slow.first_draft.total() + 6 * of_slow.later_draft.total() + 7 * tpu().drafted_seconds;
+  EXPECT_DOUBLE_EQ(slow.draft, 2 * of_slow.order + block + (block + third - (slow.total() - slow.draft)));
+  const std::int64_t ks[] = {0};
+  job.ranks = 3;
+  EXPECT_LT(predict(tpu(), job, 0.8, ks).front().speedup, 1)
+      << "a rank that only drafts is missed where nothing is drafted";
 }
 
 TEST(CostModel, OnASharedMemoryADraftOnOneRankReadsAlone) {
@@ -80,7 +109,7 @@ TEST(CostModel, OnASharedMemoryADraftOnOneRankReadsAlone) {
   PredictedJob job = chinchilla();
   job.placement = Placement::kReplicated;
   const auto reading = [&] {
-    return loop_time(hardware, job, 1).draft - hardware.drafted_seconds - hardware.pass_seconds;
+    return loop_time(hardware, job, 1, 0.8).draft - hardware.drafted_seconds - hardware.pass_seconds;
   };
   const double crowded = reading();
   job.placement = Placement::kRank0;
@@ -169,14 +198,14 @@ TEST(CostModel, AModelThatStaysInACacheIsReadFromThereAndTheFirstDraftAfterALarg
   const double draft = work_of(job.draft, {.cache_bytes = 2, .payload_bytes = 2}).weight_bytes;
   hardware.cached_bytes = draft;
   const auto of_draft = [&](std::int64_t k) {
-    return loop_time(hardware, job, k).draft - static_cast<double>(k) * hardware.drafted_seconds;
+    return loop_time(hardware, job, k, 0.8).draft - static_cast<double>(k) * hardware.drafted_seconds;
   };
   EXPECT_NEAR(of_draft(2) - of_draft(1), draft / 4e9, 0.01 * draft / 4e9);
   EXPECT_NEAR(of_draft(1), draft / 1e9, 0.01 * draft / 1e9);
-  const double from_memory = loop_time(hardware, job, 0).score;
+  const double from_memory = loop_time(hardware, job, 0, 0.8).score;
   hardware.cached_bytes = 1e15;
   EXPECT_NEAR(of_draft(1), draft / 4e9, 0.01 * draft / 4e9) << "where the target stays too";
-  EXPECT_LT(loop_time(hardware, job, 0).score, 0.3 * from_memory);
+  EXPECT_LT(loop_time(hardware, job, 0, 0.8).score, 0.3 * from_memory);
 }
 
 TEST(CostModel, TheBestKHasTheLeastTimePerToken) {
@@ -207,9 +236,9 @@ TEST(CostModel, OnOneGpuADraftOfBillionsIsTooDear) {
   PredictedJob job = chinchilla();
   job.ranks = 8;
   job.placement = Placement::kRank0;
-  const double alone = loop_time(hardware, job, 0).total();
+  const double alone = loop_time(hardware, job, 0, 0.8).total();
   EXPECT_NEAR(alone, 7.0e-3, 0.5e-3);
-  const double c = loop_time(hardware, job, 1).draft / alone;
+  const double c = loop_time(hardware, job, 1, 0.8).draft / alone;
   EXPECT_NEAR(c, 0.38, 0.05);
   const std::vector<Prediction> found = predict(hardware, job, 0.884, kKs);
   const double best = found[static_cast<std::size_t>(best_k(found))].speedup;

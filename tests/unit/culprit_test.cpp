@@ -119,6 +119,41 @@ TEST(Culprit, WhoLeavesWaitsForTheOthers) {
   expect_culprit(ranks, 1, FailureCause::kStalled);
 }
 
+TEST(Culprit, WhoWaitsForWorkIsNotLateButMayDie) {
+  std::vector<RankStatus> ranks{stalled(well(0, 5, 91, RankState::kWaiting), 31),
+                                stalled(well(1, 5, 90, RankState::kComputing), 31),
+                                stalled(well(2, 4, 3, RankState::kIdle), 31)};
+  expect_culprit(ranks, 1, FailureCause::kStalled);
+  ranks[2].lost = true;
+  expect_culprit(ranks, 2, FailureCause::kDied);
+  // Nobody owes it work.
+  ranks = {stalled(well(0, 5, 91, RankState::kComputing), 31), stalled(well(1, 4, 3, RankState::kIdle), 31)};
+  EXPECT_FALSE(find_culprit(ranks, kDeadline));
+  // While it computes, it is awaited as any other is.
+  ranks = {stalled(well(0, 5, 91, RankState::kWaiting), 31), stalled(well(1, 4, 3, RankState::kComputing), 31)};
+  expect_culprit(ranks, 1, FailureCause::kStalled);
+}
+
+TEST(Progress, CollectivesOfSomeRanksSayNothingOfHowFarOneHasCome) {
+  Progress progress;
+  { const InCollective of_all(progress); }
+  const std::uint64_t before = progress.snapshot().collective;
+  {
+    const AsideCollectives aside(progress);
+    const InCollective of_two(progress);
+    EXPECT_EQ(progress.snapshot().state, RankState::kWaiting);
+  }
+  {
+    const AsideCollectives aside(progress, true);
+    const InCollective of_two(progress);
+    EXPECT_EQ(progress.snapshot().state, RankState::kIdle);
+  }
+  EXPECT_EQ(progress.snapshot().collective, before);
+  { const InCollective of_all(progress); }
+  EXPECT_EQ(progress.snapshot().collective, before + 1);
+  EXPECT_EQ(progress.snapshot().state, RankState::kComputing);
+}
+
 TEST(OddRanks, WhoDisagreesWithRankZero) {
   EXPECT_EQ(odd_ranks(std::vector<int>{2}, 4), (std::vector<int>{2}));
   EXPECT_EQ(odd_ranks(std::vector<int>{1, 3}, 4), (std::vector<int>{1, 3}));

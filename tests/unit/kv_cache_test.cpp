@@ -68,6 +68,16 @@ TEST_F(KvCacheTest, CommittingAPathMovesItsRowsTogether) {
   }
 }
 
+TEST_F(KvCacheTest, RowsBehindACommittedPrefixMayStayPending) {
+  append({1, 2, 4, 8});
+  cache_.commit_prefix(1, 2);
+  EXPECT_EQ(cache_.committed(), 1);
+  EXPECT_EQ(cache_.pending(), 2);
+  append({16});  // where 8 was
+  cache_.commit_prefix(3);
+  EXPECT_EQ(sum_of_committed(0), 1 + 2 + 4 + 16);
+}
+
 TEST_F(KvCacheTest, ClearingForgetsEverything) {
   append({1, 2});
   cache_.commit_prefix(1);
@@ -84,6 +94,7 @@ TEST_F(KvCacheTest, RefusesWhatCannotBe) {
   EXPECT_THROW(cache_.append(6), Error);
   EXPECT_THROW(cache_.commit_prefix(4), Error);
   EXPECT_THROW(cache_.commit_prefix(-1), Error);
+  EXPECT_THROW(cache_.commit_prefix(2, 2), Error);
   for (const std::vector<std::int32_t>& path : {std::vector<std::int32_t>{3}, {1, 0}, {1, 1}, {-1}}) {
     EXPECT_THROW(cache_.commit(path, {}), Error);
   }

@@ -32,9 +32,10 @@ TEST(Simulation, WithoutJitterItIsTheClosedForm) {
       const std::int64_t ks[] = {k};
       const Prediction expected = predict(tpu(), job, 0.8, ks).front();
       const Simulated found = simulate(tpu(), job, 0.8, k, 20'000, 1);
+      EXPECT_NEAR(found.seconds_per_token, expected.token.mean, 0.01 * expected.token.mean);
+      if (placement == Placement::kDedicated && k > 0) continue;  // whose loops are of several kinds
       EXPECT_NEAR(found.loop.p50, expected.loop.total(), 1e-9 * expected.loop.total());
       EXPECT_EQ(found.loop.p99, found.loop.p50);
-      EXPECT_NEAR(found.seconds_per_token, expected.token.mean, 0.01 * expected.token.mean);
       EXPECT_NEAR(found.token.p50, expected.token.percentiles.p50, 1e-9);
       EXPECT_NEAR(found.token.p99, expected.token.percentiles.p99, 1e-9);
     }

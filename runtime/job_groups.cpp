@@ -1,0 +1,29 @@
+#include "runtime/job_groups.h"
+
+#include <fmt/format.h>
+
+#include "backend/error.h"
+#include "parallel/agree.h"
+
+namespace specdec {
+
+JobGroups::JobGroups(MpiSession& session, Communicator& world, const RunConfig& config) : world_(world) {
+  const TransportOptions options{.gpu = {.share = config.parallel.share_gpus}};
+  if (config.placement != Placement::kDedicated) {
+    target_ = session.split(config.parallel.transport, 0, options);
+    return;
+  }
+  agree(world, [&] {
+    if (world.size() < 2) {
+      throw_bad_input("placement: found dedicated in a job of 1 rank, expected at least 2: the last one only drafts");
+    }
+    if (config.draft.empty()) throw_bad_input("placement: found dedicated without a draft, expected one");
+  });
+  const bool drafts = world.rank() == world.size() - 1;
+  const int part = drafts ? 1 : 0;
+  control_ = session.split("auto", part);
+  target_ = session.split(drafts ? "auto" : config.parallel.transport, part, options);
+  drafts_ = session.split("auto", drafts || world.rank() == 0 ? 0 : -1);
+}
+
+}  // namespace specdec
