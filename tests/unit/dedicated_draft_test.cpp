@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "backend/error.h"
 #include "backend/factory.h"
@@ -129,21 +130,29 @@ TEST_F(DedicatedDraft, ProposesWhatADraftThatWaitsWouldHave) {
 
 TEST_F(DedicatedDraft, WithTheTargetsRandomNumberAModelGuessesItsOwnToken) {
   LocalModel here(directory_.path());
-  for (const SamplingParams& sampling : {kGreedy, kTemperature, kTruncated}) {
+  const std::vector<Token> history{5, 17, 99, 3};
+  KvCache cache = here.model.make_cache();
+  const ConstRows last = here.model.prefill(history, cache, {});
+  const std::vector<float> logits(last.row(0), last.row(0) + last.cols);
+  // Hot, so that another number would draw another token.
+  for (const SamplingParams& sampling :
+       {kGreedy, SamplingParams{.temperature = 20}, SamplingParams{.temperature = 20, .top_k = 100}}) {
     ModelDrafter drafter(here.model, sampling, kSeed);
-    const std::vector<Token> history{5, 17, 99, 3};
-    DraftBlock block;
-    drafter.begin(2, history);
-    drafter.guess(6, history, std::ssize(history), block);
-    read(block);
-    KvCache cache = here.model.make_cache();
     Sampler sampler(sampling);
-    const ConstRows logits = here.model.prefill(history, cache, {});
-    std::vector<float> p(static_cast<std::size_t>(logits.cols));
-    sampler.warp({logits.row(0), p.size()}, p);
-    const double u =
-        uniform({.seed = kSeed, .sequence = 2, .round = 6, .position = 4, .level = 0, .purpose = Purpose::kResample});
-    EXPECT_EQ(block.tokens.front(), sampling.greedy() ? std::ranges::max_element(p) - p.begin() : draw(p, u));
+    std::vector<float> p(logits.size());
+    sampler.warp(logits, p);
+    std::set<Token> drawn;
+    for (std::uint32_t round = 0; round < 20; ++round) {
+      DraftBlock block;
+      drafter.begin(2, history);
+      drafter.guess(round, history, std::ssize(history), block);
+      read(block);
+      const double u = uniform(
+          {.seed = kSeed, .sequence = 2, .round = round, .position = 4, .level = 0, .purpose = Purpose::kResample});
+      ASSERT_EQ(block.tokens.front(), sampling.greedy() ? std::ranges::max_element(p) - p.begin() : draw(p, u));
+      drawn.insert(block.tokens.front());
+    }
+    EXPECT_EQ(drawn.size() > 10, !sampling.greedy());
   }
 }
 
