@@ -1,6 +1,7 @@
 /// Whether speculation pays, at which K, and where the time goes: measured by jobs of a study, or predicted from descriptions of the models and the machine.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "backend/error.h"
@@ -41,6 +42,15 @@ void predict(const StudyCommand& command) {
                             .placement = command.placement,
                             .ranks = command.ranks.value_or(hardware.ranks),
                             .context = command.context};
+  if (target_ranks(job.placement, job.ranks) < 1) {
+    throw_bad_input("--placement: found dedicated with 1 rank, expected at least 2: the last one only drafts");
+  }
+  const std::int64_t longest = std::min(job.target.context, job.draft.context) - 1;
+  if (command.context > longest) {
+    throw_bad_input(
+        fmt::format("--context: found {}, expected at most {}, which is what both models have positions for",
+                    command.context, longest));
+  }
   const std::vector<Prediction> predictions = predict(hardware, job, command.alpha, command.ks);
   std::vector<Simulated> simulated;
   for (std::size_t i = 0; command.simulate > 0 && i < command.ks.size(); ++i) {

@@ -308,6 +308,7 @@ std::vector<StudyPoint> points_of(const Study& study) {
             for (const Placement placement : study.placements) {
               // Decoding alone has no draft to place: all ranks are the target's.
               if (k == 0 && placement != study.placements.front()) continue;
+              if (k > 0 && target_ranks(placement, ranks) == 0) continue;
               points.push_back(
                   decode_point(study, ranks, k, interconnect, k == 0 ? Placement::kRank0 : placement, models, method));
             }

@@ -73,6 +73,8 @@ def the_plan_says_who_holds_the_draft(options):
         held[placement] = [line.split()[1:3] for line in done.out.decode().splitlines() if line.strip().startswith(("0 ", "1 "))]
     assert held["rank0"][0] == held["replicated"][0] == held["replicated"][1] != held["rank0"][1], held
     assert held["sharded"][0] != held["rank0"][0], held
+    done = job.run(options, options.ranks, [*CONFIG, "--plan"])
+    done.expect(done.code == 0 and f", {options.ranks} rank" in done.out.decode(), "without a number it is not of the job's own ranks")
     assert held["dedicated"][0] != held["rank0"][0] and held["dedicated"][1] != held["rank0"][1], held
 
 

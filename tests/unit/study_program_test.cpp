@@ -74,6 +74,8 @@ TEST_F(StudyProgram, ErrorsAreOneLineAndExitCodeTwo) {
   program_.expect_error(kPredict + "--ranks 0", "--ranks: found 0");
   program_.expect_error(kPredict + "--ranks 17", "--ranks: found 17, expected at most 16, which is what tpu-v4x16 has");
   program_.expect_error(kPredict + "--placement rank", "--placement: found 'rank', expected one of rank0");
+  program_.expect_error(kPredict + "--placement dedicated --ranks 1", "--placement: found dedicated with 1 rank");
+  program_.expect_error(kPredict + "--context 2048", "--context: found 2048, expected at most 2047");
   program_.expect_error("--predict --hardware tpu-v4x8 --config chinchilla-70b.yaml --alpha 0.5",
                         "--hardware: found no file 'tpu-v4x8'");
   const std::string alone = program_.folder() / "alone.yaml";

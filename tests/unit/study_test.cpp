@@ -56,6 +56,9 @@ TEST(Study, PlacementsAreOfPointsThatDraft) {
   EXPECT_THAT(labels(points), ElementsAre("ranks 2, K 0, native", "ranks 2, K 2, native",
                                           "ranks 2, K 2, native, replicated", "ranks 2, K 2, native, sharded"));
   EXPECT_THAT(points[3].set, Contains("placement=sharded"));
+  EXPECT_THAT(labels(points_of(parsed("ranks: [1, 2]\nk: [0, 2]\nall_reduce: false\nplacement: [dedicated]\n"))),
+              ElementsAre("ranks 1, K 0, native", "ranks 2, K 0, native", "ranks 2, K 2, native, dedicated"))
+      << "one rank has none to spare";
   EXPECT_THAT(error_of("placement: [shard]\n"),
               HasSubstr("placement: found 'shard', expected one of rank0, replicated"));
 }
