@@ -1,7 +1,6 @@
 #include "runtime/pass_times.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -94,22 +93,22 @@ ModelConfig hollow(ModelConfig shape) {
 }
 
 /// Of passes of 1, 2, ... rows, in turns, so that a machine that grows slower does so for all; of each some in a row, as decoding has them, of which the first are not
-/// counted. The median of them in the quietest turn. `before` comes before each.
+/// counted. `before` comes before each.
 template <typename Before>
 std::vector<double> rows_of(TimedModel& model, Before before) {
-  std::vector<double> quietest(kTimedRows, std::numeric_limits<double>::infinity());
+  std::vector<std::vector<double>> seconds(kTimedRows);
   for (int turn = 0; turn < kTurns; ++turn) {
     for (std::size_t rows = 1; rows <= kTimedRows; ++rows) {
-      std::vector<double> seconds;
       for (int pass = -kWarmUps; pass < kPasses; ++pass) {
         before();
         const double time = model.pass(rows);
-        if (pass >= 0) seconds.push_back(time);
+        if (pass >= 0) seconds[rows - 1].push_back(time);
       }
-      quietest[rows - 1] = std::min(quietest[rows - 1], median(std::move(seconds)));
     }
   }
-  return quietest;
+  std::vector<double> medians;
+  for (std::vector<double>& of : seconds) medians.push_back(median(std::move(of)));
+  return medians;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace specdec {
 
-/// Seconds of passes on one thread, as fast as a quiet machine does them: what a calibration needs beside real jobs.
+/// Median seconds of passes on one thread, nothing else running: what a calibration needs beside real jobs.
 struct PassTimes {
   /// By the number of ranks that the target is cut over: rank 0's part of passes over 1, 2, ... rows without their collectives, the draft's pass before each, as in a loop.
   std::map<int, std::vector<double>> target;

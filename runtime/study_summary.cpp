@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "backend/error.h"
@@ -35,9 +34,9 @@ struct Sums {
   double prompts = 0;
   Percentiles token_ms;
   std::map<std::string, double> split;
-  // Of the job whose median loop is the fastest, as if all its loops took as long.
-  std::optional<double> quiet_loop;
-  std::vector<std::pair<std::string, double>> quiet_split;
+  // Of each job, its loops being as the median one of them.
+  std::vector<double> job_per_token;
+  std::map<std::string, std::vector<double>> job_split;
   std::vector<double> per_token;
   std::vector<double> per_loop;
   std::vector<double> efficiency;
@@ -75,19 +74,12 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
   }
   const double loop_ms = kMilli * number(metrics.at("decode_seconds")) / std::max(loops, 1.0);
   const json& of_loops = metrics.at("loop_ms");
-  const double median_loop = of_loops.is_object() ? number(of_loops.at("p50")) : loop_ms;
-  const bool quietest = !sums.quiet_loop || median_loop < *sums.quiet_loop;
-  if (quietest) {
-    sums.quiet_loop = median_loop;
-    sums.quiet_split.clear();
-  }
+  const double typical = of_loops.is_object() && loop_ms > 0 ? number(of_loops.at("p50")) / loop_ms : 1;
+  sums.job_per_token.push_back(typical * number(metrics.at("ms_per_token")));
   for (const char* part : kSplit) {
     const double ms = kMilli * number(metrics.at("split").at(part).at("seconds"));
     sums.split[part] += ms;
-    if (quietest) {
-      const double share = loop_ms > 0 ? ms / std::max(loops, 1.0) / loop_ms : 0;
-      sums.quiet_split.emplace_back(part, share * median_loop);
-    }
+    sums.job_split[part].push_back(typical * ms / std::max(loops, 1.0));
   }
   for (const json& prompt : run.at("prompts")) {
     const double tokens = number(prompt.at("tokens"));
@@ -121,9 +113,9 @@ void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
   for (const char* part : kSplit) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
+    figures.typical_split_ms.emplace_back(part, median(std::move(sums.job_split[part])));
   }
-  figures.quiet_split_ms = std::move(sums.quiet_split);
-  figures.quiet_ms_per_token = sums.quiet_loop.value_or(0) * sums.loops / tokens;
+  figures.typical_ms_per_token = median(std::move(sums.job_per_token));
 }
 
 /// Decoding alone beside a point: of its own method where that has a K of 0, else of any.
@@ -161,10 +153,10 @@ std::optional<Prediction> predict_point(const Hardware& described, const StudyPo
   return of;
 }
 
-/// A loop of a point's quietest job, in seconds.
+/// A typical loop of a point's jobs, in seconds.
 CalibrationLoop loop_of(const PointFigures& figures) {
   CalibrationLoop loop{.drafted = figures.drafted_per_loop};
-  for (const auto& [part, ms] : figures.quiet_split_ms) {
+  for (const auto& [part, ms] : figures.typical_split_ms) {
     const double seconds = ms / kMilli;
     if (part == "draft") loop.draft = seconds;
     if (part == "broadcast") loop.broadcast = seconds;
@@ -175,21 +167,19 @@ CalibrationLoop loop_of(const PointFigures& figures) {
   return loop;
 }
 
-/// Of each pass its time in the job that took least for it.
-PassTimes quiet_passes(const std::vector<json>& of) {
-  PassTimes quiet;
-  const auto take = [](std::vector<double>& into, const json& ms) {
-    into.resize(ms.size(), std::numeric_limits<double>::infinity());
-    for (std::size_t i = 0; i < ms.size(); ++i) into[i] = std::min(into[i], ms[i].get<double>() / kMilli);
+PassTimes mean_passes(const std::vector<json>& of) {
+  PassTimes mean;
+  const double share = 1 / static_cast<double>(of.size());
+  const auto add = [&](std::vector<double>& into, const json& ms) {
+    into.resize(ms.size());
+    for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i].get<double>() / kMilli;
   };
-  std::vector<double> layer;
   for (const json& passes : of) {
-    for (const auto& [ranks, ms] : passes.at("target_ms").items()) take(quiet.target[std::stoi(ranks)], ms);
-    take(quiet.draft, passes.at("draft_ms"));
-    take(layer, json::array({passes.at("layer_ms")}));
+    for (const auto& [ranks, ms] : passes.at("target_ms").items()) add(mean.target[std::stoi(ranks)], ms);
+    add(mean.draft, passes.at("draft_ms"));
+    mean.layer += share * passes.at("layer_ms").get<double>() / kMilli;
   }
-  quiet.layer = layer.front();
-  return quiet;
+  return mean;
 }
 
 /// A description for each rank count whose two points have run.
@@ -260,7 +250,7 @@ void PredictionErrors::add(double error) {
 
 std::optional<double> prediction_error(const PointFigures& of) {
   if (!of.predicted) return std::nullopt;
-  return kMilli * of.predicted->token.mean / of.quiet_ms_per_token - 1;
+  return kMilli * of.predicted->token.mean / of.typical_ms_per_token - 1;
 }
 
 Band band(std::vector<double> values, double mean) {
@@ -308,7 +298,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
     if (points[i].kind == PointKind::kDecode) fill(figures, sums, points[i].k);
     summary.points.push_back(std::move(figures));
   }
-  if (study.calibrates() && !passes.empty()) calibrate_points(summary, study, points, quiet_passes(passes));
+  if (study.calibrates() && !passes.empty()) calibrate_points(summary, study, points, mean_passes(passes));
   compare_points(summary, study, points);
   return summary;
 }

@@ -35,9 +35,9 @@ struct PointFigures {
   std::int64_t tokens = 0;
   std::int64_t full_loops = 0;
   Band ms_per_token;
-  /// What a token takes on a machine that does nothing else, which predictions are held to: the median loop of the job where that is fastest, over the tokens that a loop
-  /// of all jobs yields. A neighbour on the same core makes everything half as slow again for seconds, whole jobs long.
-  double quiet_ms_per_token = 0;
+  /// The median over jobs of what a token takes where all loops take what the median one of the job does: what a prediction is held to, since now and then a loop, or
+  /// a whole job, is disturbed by what else a machine does.
+  double typical_ms_per_token = 0;
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
   Percentiles token_ms;
@@ -49,7 +49,7 @@ struct PointFigures {
   double context = 0;                                            ///< committed tokens, the mean over what was generated
   double late_share = 0;                                         ///< of modelled collectives
   std::vector<std::pair<std::string, double>> split_ms;          ///< a loop's, mean
-  std::vector<std::pair<std::string, double>> quiet_split_ms;  ///< of that loop
+  std::vector<std::pair<std::string, double>> typical_split_ms;  ///< the same of loops
   // Against decoding alone with the same ranks, interconnect and models.
   std::optional<double> speedup;
   std::optional<double> cost_ratio;  ///< c
@@ -75,7 +75,7 @@ struct StudySummary {
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);
 
-/// What is predicted for a point over what its quietest job shows, less 1; nothing where nothing is.
+/// What is predicted for a point over the median of its jobs, less 1; nothing where nothing is.
 std::optional<double> prediction_error(const PointFigures& of);
 
 }  // namespace specdec

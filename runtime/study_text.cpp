@@ -42,7 +42,7 @@ json point_json(const StudyPoint& point, const PointFigures& f) {
   for (const auto& [part, ms] : f.split_ms) split[part] = ms;
   out.update({{"tokens", f.tokens},
               {"ms_per_token", band_json(f.ms_per_token)},
-              {"quiet_ms_per_token", f.quiet_ms_per_token},
+              {"typical_ms_per_token", f.typical_ms_per_token},
               {"ms_per_loop", band_json(f.ms_per_loop)},
               {"efficiency", band_json(f.efficiency)},
               {"token_ms", {{"p50", f.token_ms.p50}, {"p90", f.token_ms.p90}, {"p99", f.token_ms.p99}}},
@@ -196,7 +196,7 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
   }
   if (!forced.empty()) text += fmt::format("\nForced, and not what models say: {}.\n", forced);
   if (!summary.errors.empty()) {
-    text += fmt::format("\nPrediction ({}) against the quietest job of each point, its loops all as the median one:\n\n", study.hardware);
+    text += fmt::format("\nPrediction ({}) against what each point typically takes:\n\n", study.hardware);
     for (const auto& [ranks, of] : summary.errors) {
       text += fmt::format("- {} rank{}: mean of the errors {:.1f} %, worst {:.1f} %, {} points\n", ranks,
                           ranks == 1 ? "" : "s", 100 * of.mean, 100 * of.worst, of.points);

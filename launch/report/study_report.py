@@ -68,7 +68,7 @@ def points_table(points, predicts):
                cell(p["alpha"]), cell(p["cost_ratio"]), cell(p["speedup"], "{:.2f}")]
         if predicts:
             told = p["predicted"] and p["predicted"]["ms_per_token"]
-            row += [cell(told), cell(told and 100 * (told / p["quiet_ms_per_token"] - 1), "{:+.1f} %")]
+            row += [cell(told), cell(told and 100 * (told / p["typical_ms_per_token"] - 1), "{:+.1f} %")]
         rows.append(row)
     return table(head, rows, 5)
 
@@ -139,13 +139,13 @@ def paper_section(study):
                 continue
             i = published["k"].index(p["k"])
             theirs = published["ms_128"][i] / published["ms_128"][0]
-            mine = p["quiet_ms_per_token"] / alone["quiet_ms_per_token"]
+            mine = p["typical_ms_per_token"] / alone["typical_ms_per_token"]
             told = p["predicted"] and alone["predicted"] and p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]
             rows.append([ranks, p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(theirs), cell(mine), cell(100 * (mine / theirs - 1), "{:+.1f} %"), cell(told)])
     over = [v / published["ms_128"][0] for v in published["ms_128"]]
     loops = [v / published["ms_per_loop"][0] for v in published["ms_per_loop"]]
     pictures = [
-        plots.beside_the_paper(series, published, "Time for 128 tokens, over that of K = 0", "times", lambda p, a: p["quiet_ms_per_token"] / a["quiet_ms_per_token"], over,
+        plots.beside_the_paper(series, published, "Time for 128 tokens, over that of K = 0", "times", lambda p, a: p["typical_ms_per_token"] / a["typical_ms_per_token"], over,
                                lambda p, a: p["predicted"]["ms_per_token"] / a["predicted"]["ms_per_token"]),
         plots.beside_the_paper(series, published, "Tokens a loop over K + 1", "share of K + 1", lambda p, a: p["efficiency"]["mean"], published["efficiency"],
                                lambda p, a: p["predicted"]["tokens_per_loop"] / (p["k"] + 1)),
@@ -154,7 +154,7 @@ def paper_section(study):
     ]
     head = ["ranks", "K", "published ms", "published, over K = 0", f"{first['kind']}, over K = 0", "error", "predicted, over K = 0"]
     return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours, interconnect {escape(first['interconnect'])}: each over its "
-            "own K = 0, since machines and models are others; ours is the median loop of a point's quietest job.</p>"
+            "own K = 0, since machines and models are others; ours is what a point typically takes: the median over its jobs of the median loop.</p>"
             f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0))
 
 
@@ -201,7 +201,7 @@ def page(study):
             others.append(figure(plots.predicted_against_measured(ran), "predicted against measured time per token"))
         parts.append(f'<h2>Why</h2><div class="pictures">{"".join(others)}</div>')
         for error in study["errors"]:
-            parts.append(f"<p>Prediction ({escape(study['hardware'])}) against the quietest job of each point, {plots.ranks_text(error['ranks'])}: mean of the errors "
+            parts.append(f"<p>Prediction ({escape(study['hardware'])}) against what each point typically takes, {plots.ranks_text(error['ranks'])}: mean of the errors "
                          f"{100 * error['mean']:.1f} %, worst {100 * error['worst']:.1f} %, {error['points']} points.</p>")
     parts.append("<h2>All points</h2>" + points_table(points, predicts))
     parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "

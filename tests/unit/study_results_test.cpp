@@ -137,7 +137,7 @@ TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
   EXPECT_EQ(fast.finished, 2);
   EXPECT_EQ(fast.tokens, 200);
   EXPECT_DOUBLE_EQ(fast.ms_per_token.mean, 6);
-  EXPECT_DOUBLE_EQ(fast.quiet_ms_per_token, 6);
+  EXPECT_DOUBLE_EQ(fast.typical_ms_per_token, 6);
   EXPECT_DOUBLE_EQ(fast.ms_per_loop.mean, 15);
   EXPECT_DOUBLE_EQ(fast.ms_per_loop.p90, 22.5);
   EXPECT_DOUBLE_EQ(fast.efficiency.mean, 0.5);
@@ -159,18 +159,6 @@ TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
   EXPECT_EQ(out["published"]["k"].size(), 8U);
   EXPECT_THAT(summary_text(study_, points_, summary),
               HasSubstr("Forced, and not what models say: weights: random (seed 0)."));
-}
-
-TEST_F(StudyFigures, APredictionIsHeldToTheQuietestJob) {
-  results_.append(ran(points_[0], 0, 100, 1, 14));
-  results_.append(ran(points_[0], 1, 100, 1, 10));
-  results_.append(ran(points_[1], 0, 40, 2, 15));
-  results_.append(ran(points_[1], 1, 40, 3, 24));
-  const StudySummary summary = summarise(study_, points_, results_);
-  EXPECT_DOUBLE_EQ(summary.points[0].ms_per_token.mean, 12);
-  EXPECT_DOUBLE_EQ(summary.points[0].quiet_ms_per_token, 10);
-  EXPECT_DOUBLE_EQ(summary.points[0].quiet_split_ms.front().second, 10.0 / 6);
-  EXPECT_DOUBLE_EQ(summary.points[1].quiet_ms_per_token, 15 / 2.5) << "the tokens of a loop are those of all jobs";
 }
 
 TEST_F(StudyFigures, WhatFailedOrDidNotRunIsARowOfItsOwn) {
