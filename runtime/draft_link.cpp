@@ -104,7 +104,8 @@ std::span<float> DraftLink::on_host(std::int64_t rows) {
 }
 
 void DraftLink::send(const DraftReply& reply, ConstRows q_rows) {
-  const AsideCollectives aside(progress_);
+  // A long message may have to wait until rank 0 takes it, which it does when its pass is over.
+  const AsideCollectives aside(progress_, true);
   const ReplyHeader header{.guess = reply.guess, .tokens = static_cast<std::int32_t>(reply.tokens.size())};
   std::memcpy(reply_wire_.data(), &header, sizeof header);
   for (std::size_t i = 0; i < reply.tokens.size(); ++i) {
