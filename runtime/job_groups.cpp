@@ -10,7 +10,8 @@ namespace specdec {
 JobGroups::JobGroups(MpiSession& session, Communicator& world, const RunConfig& config) : world_(world) {
   const TransportOptions options{.gpu = {.share = config.parallel.share_gpus}};
   if (config.placement != Placement::kDedicated) {
-    target_ = session.split(config.parallel.transport, 0, options);
+    own_target_ = session.split(config.parallel.transport, 0, options);
+    target_ = own_target_.get();
     return;
   }
   agree(world, [&] {
@@ -22,7 +23,8 @@ JobGroups::JobGroups(MpiSession& session, Communicator& world, const RunConfig& 
   const bool drafts = world.rank() == world.size() - 1;
   const int part = drafts ? 1 : 0;
   control_ = session.split("auto", part);
-  target_ = session.split(drafts ? "auto" : config.parallel.transport, part, options);
+  own_target_ = session.split(drafts ? "auto" : config.parallel.transport, part, options);
+  target_ = own_target_.get();
   drafts_ = session.split("auto", drafts || world.rank() == 0 ? 0 : -1);
 }
 

@@ -13,6 +13,8 @@ class JobGroups {
  public:
   /// `world`: all ranks; outlives the groups. Collective. Throws AgreedError (kBadInput) where the config's placement does not suit the number of ranks.
   JobGroups(MpiSession& session, Communicator& world, const RunConfig& config);
+  /// Where nobody only drafts: `target`, of the same ranks, outlives the groups too.
+  JobGroups(Communicator& world, Communicator& target) : world_(world), target_(&target) {}
 
   Communicator& world() { return world_; }
   /// Of the ranks that the target is cut over, for control messages and for sums; of itself on a rank that only drafts.
@@ -26,7 +28,8 @@ class JobGroups {
  private:
   Communicator& world_;
   std::unique_ptr<Communicator> control_;
-  std::unique_ptr<Communicator> target_;
+  std::unique_ptr<Communicator> own_target_;
+  Communicator* target_;
   std::unique_ptr<Communicator> drafts_;
 };
 

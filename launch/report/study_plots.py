@@ -69,7 +69,8 @@ def kinds_legend(kinds):
     entries = []
     for kind in (MEASURED, MODELLED, PREDICTED, PUBLISHED_KIND):
         if kind in kinds:
-            entries.append((Line2D([], [], **{"color": INK, **STYLES[kind]}), kind))
+            # In two lines, so that all pictures of a report are drawn at one scale.
+            entries.append((Line2D([], [], **{"color": INK, **STYLES[kind]}), kind.replace(" under ", "\nunder ")))
     return entries
 
 

@@ -58,8 +58,9 @@ Leg run_leg(MpiSession& session, Communicator& control, Communicator& target, co
   if (traced) {
     tracer.emplace(kEvents);
   }
+  JobGroups groups(control, target);
   Job job(
-      config, control, target, session.progress(), [] { return false; }, traced ? &*tracer : nullptr);
+      config, groups, session.progress(), [] { return false; }, traced ? &*tracer : nullptr);
   if (session.rank() != 0) {
     job.follow();
     return {};

@@ -289,7 +289,8 @@ int disagreeing_ranks(const RunConfig& config, int odd, const std::function<void
         change(mine);
       }
       Progress progress;
-      Job job(mine, group, group, progress, [] { return false; });
+      JobGroups groups(group, group);
+      Job job(mine, groups, progress, [] { return false; });
       class Ignore final : public OutputSink {
         void begin_output(const std::string&, std::span<const Token>) override {}
         void prefilled(double) override {}
