@@ -12,6 +12,7 @@
 #include "runtime/cli.h"
 #include "runtime/hardware_load.h"
 #include "runtime/pass_times.h"
+#include "runtime/placement_ranks.h"
 #include "runtime/prediction_text.h"
 #include "runtime/stdout_text.h"
 #include "runtime/study.h"
@@ -42,9 +43,7 @@ void predict(const StudyCommand& command) {
                             .placement = command.placement,
                             .ranks = command.ranks.value_or(hardware.ranks),
                             .context = command.context};
-  if (target_ranks(job.placement, job.ranks) < 1) {
-    throw_bad_input("--placement: found dedicated with 1 rank, expected at least 2: the last one only drafts");
-  }
+  require_target_ranks(job.placement, job.ranks, "--placement");
   const std::int64_t longest = std::min(job.target.context, job.draft.context) - 1;
   if (command.context > longest) {
     throw_bad_input(

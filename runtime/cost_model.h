@@ -43,7 +43,7 @@ struct LoopWork {
   PassTime later_draft;
   int drafting_ranks = 1;
   int target_ranks = 1;
-  /// Of a message between rank 0 and a rank that only drafts; 0 without one.
+  /// Of a message between rank 0 and a rank that only drafts, at the least: greedy, without the distributions; 0 without such a rank.
   double order = 0;
   double broadcast = 0;  ///< of the round's message
   PassTime score;        ///< the target's pass over K + 1 rows

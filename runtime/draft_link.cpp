@@ -84,13 +84,12 @@ void DraftLink::take(DraftOrder& order) {
            .count = header.count,
            .interconnect = header.interconnect,
            .ahead = header.ahead != 0,
-           .progress = header.progress,
            .tokens = std::move(order.tokens)};
   order.tokens.resize(static_cast<std::size_t>(header.tokens));
   const auto tokens = std::as_writable_bytes(std::span(order.tokens));
   std::copy_n(order_wire_.begin() + sizeof header, tokens.size(), tokens.begin());
   // A round behind rank 0: when this rank does not go on, it is the one that is waited for.
-  progress_.enter_round(order.progress == 0 ? 0 : order.progress - 1);
+  progress_.enter_round(header.progress == 0 ? 0 : header.progress - 1);
 }
 
 void DraftLink::exchange_prompt(std::span<Token> tokens) {
@@ -115,6 +114,13 @@ void DraftLink::send(const DraftReply& reply, ConstRows q_rows) {
   pair_.broadcast(reply_wire_, 1, Stream{});
   if (vocabulary_ == 0) return;
   check(q_rows.rows == std::ssize(reply.tokens) && q_rows.stride == vocabulary_, "DraftLink: a distribution a token");
+  if (backend_.on_host()) {
+    // Its root only reads what it broadcasts.
+    float* const data = const_cast<float*>(q_rows.data);
+    pair_.broadcast(std::as_writable_bytes(std::span(data, static_cast<std::size_t>(q_rows.rows * vocabulary_))), 1,
+                    Stream{});
+    return;
+  }
   const std::span<float> rows = on_host(q_rows.rows);
   backend_.download(std::as_writable_bytes(rows), reinterpret_cast<const std::byte*>(q_rows.data), Stream{});
   backend_.synchronize(Stream{});

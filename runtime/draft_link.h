@@ -31,7 +31,6 @@ struct DraftOrder {
   std::int32_t count = 0;         ///< kBegin: tokens of the prompt
   std::int32_t interconnect = 0;  ///< kBegin: which of the job's interconnects messages take from then on
   bool ahead = false;             ///< kPropose: what was drafted ahead is what is asked for, and was taken
-  std::uint64_t progress = 0;     ///< round that rank 0's watchdog says it is in
   std::vector<Token> tokens;      ///< that stand, since the order before; at most max_drafted() + 1
 };
 

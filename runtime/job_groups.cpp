@@ -1,9 +1,8 @@
 #include "runtime/job_groups.h"
 
-#include <fmt/format.h>
-
 #include "backend/error.h"
 #include "parallel/agree.h"
+#include "runtime/placement_ranks.h"
 
 namespace specdec {
 
@@ -15,9 +14,7 @@ JobGroups::JobGroups(MpiSession& session, Communicator& world, const RunConfig& 
     return;
   }
   agree(world, [&] {
-    if (world.size() < 2) {
-      throw_bad_input("placement: found dedicated in a job of 1 rank, expected at least 2: the last one only drafts");
-    }
+    require_target_ranks(config.placement, world.size(), "placement");
     if (config.draft.empty()) throw_bad_input("placement: found dedicated without a draft, expected one");
   });
   const bool drafts = world.rank() == world.size() - 1;

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <numeric>
 
-#include "backend/error.h"
 #include "models/config.h"
+#include "runtime/placement_ranks.h"
 
 namespace specdec {
 namespace {
@@ -55,9 +55,8 @@ JobPlan plan_job(const RunConfig& config, int ranks) {
                      .payload_bytes = kPayloadBytes};
   };
   const auto reads = [](const PassWork& work) { return work.weight_bytes + work.cache_bytes; };
+  require_target_ranks(config.placement, ranks, "placement");
   const int of_target = target_ranks(config.placement, ranks);
-  if (of_target < 1)
-    throw_bad_input("placement: found dedicated in a job of 1 rank, expected at least 2: the last one only drafts");
   for (int rank = 0; rank < of_target; ++rank) {
     const PassWork token = work_of_rank(target, pass(1, plan.context, of_target, config.dtype), rank);
     const PassWork loop = work_of_rank(target, pass(plan.k + 1, plan.context, of_target, config.dtype), rank);

@@ -140,16 +140,15 @@ Simulated simulate(const Hardware& hardware, const PredictedJob& job, double alp
     return seconds;
   };
   const bool is_ahead = job.placement == Placement::kDedicated && k > 0;
-  double there = 0;     // when what was drafted ahead has come, from the loop's begin on
-  bool right = false;   // whether it is what is wanted
-  bool at_once = true;  // nothing was drafted ahead of the first loop
+  double there =
+      0;  // when what was drafted ahead has come, from the loop's begin on; nothing was ahead of the first one
+  bool right = false;  // whether it is what is wanted
   for (std::int64_t loop = 0; loop < loops; ++loop) {
     double seconds = 0;
     if (!is_ahead) {
       seconds = draft(k);
     } else {
-      if (!at_once) seconds = std::max(0.0, there);
-      at_once = false;
+      seconds = std::max(0.0, there);
       double drafts_from = seconds;
       if (right) {
         drafts_from += meet(work.order);

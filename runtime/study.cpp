@@ -223,13 +223,13 @@ void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
     for (const std::int64_t k : {std::int64_t{0}, Study::kCalibrationK}) {
       const auto at = std::ranges::find_if(points, [&](const StudyPoint& point) {
         return point.kind == PointKind::kDecode && point.ranks == ranks && point.k == k &&
-               point.interconnect == kNativeInterconnect && (k == 0 || point.placement == study.placements.front()) &&
+               point.interconnect == kNativeInterconnect && point.placement == Placement::kRank0 &&
                point.models == study.models.front().name && point.method == study.methods.front().name;
       });
       if (at == points.end()) {
         throw_bad_input(
             fmt::format("{}: hardware: found calibrated without the point 'ranks {}, K {}, native' of the first models "
-                        "and method, expected it among the study's",
+                        "and method with placement rank0, expected it among the study's",
                         study.name, ranks, k));
       }
       at->calibrates = true;

@@ -80,7 +80,7 @@ def the_plan_says_who_holds_the_draft(options):
 
 def a_rank_for_the_draft_alone_is_needed(options):
     done = job.run(options, 1, [*CONFIG, "--set", "placement=dedicated"])
-    done.expect(done.code == 2 and "placement: found dedicated in a job of 1 rank, expected at least 2" in done.err, "one rank drafts and decodes")
+    done.expect(done.code == 2 and "placement: found dedicated with 1 rank, expected at least 2" in done.err, "one rank drafts and decodes")
     done = job.run(options, 2, ["--config", CONFIG[1], *job.sets("placement=dedicated", "draft=", "compare=false", "decode.method=autoregressive")])
     done.expect(done.code == 2 and "placement: found dedicated without a draft" in done.err, "a rank is left with nothing to do")
 
