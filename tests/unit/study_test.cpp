@@ -114,8 +114,9 @@ TEST(Study, ACalibrationIsMadeFromPointsOfTheStudyAndFromPasses) {
               IsSupersetOf({"/p/specdec_study", "--time-passes", "--json", "/j"}));
   EXPECT_THAT(error_of("k: [0, 3]\nhardware: calibrated\n"),
               HasSubstr("hardware: found calibrated without the point 'ranks 1, K 4, native'"));
-  EXPECT_THAT(error_of("k: [0, 4]\nranks: [2]\nplacement: [sharded, dedicated]\nhardware: calibrated\n"),
-              HasSubstr("without the point 'ranks 2, K 4, native' of the first models and method with placement rank0"));
+  EXPECT_THAT(
+      error_of("k: [0, 4]\nranks: [2]\nplacement: [sharded, dedicated]\nhardware: calibrated\n"),
+      HasSubstr("without the point 'ranks 2, K 4, native' of the first models and method with placement rank0"));
 }
 
 TEST(Study, OrderHasEveryJobOnceAndIsShuffledWithinARepetition) {
