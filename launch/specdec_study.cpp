@@ -6,8 +6,10 @@
 
 #include "backend/error.h"
 #include "models/config.h"
+#include "parallel/host_cores.h"
 #include "parallel/job_signals.h"
 #include "parallel/program.h"
+#include "parallel/self_communicator.h"
 #include "runtime/calibration.h"
 #include "runtime/cli.h"
 #include "runtime/hardware_load.h"
@@ -141,14 +143,20 @@ void time_passes_alone(const StudyCommand& command) {
   config_of.set = command.set;
   const RunConfig config = make_run_config(config_of);
   if (config.draft.empty()) throw_bad_input(command.config + ": draft: found nothing, expected the model that drafts");
-  const PassTimes times = time_passes(config, command.rank_counts);
   const auto ms = [](std::vector<double> seconds) {
     for (double& value : seconds) value *= 1e3;
     return seconds;
   };
-  nlohmann::json target = nlohmann::json::object();
-  for (const auto& [ranks, seconds] : times.target) target[std::to_string(ranks)] = ms(seconds);
-  const nlohmann::json out = {{"target_ms", target}, {"draft_ms", ms(times.draft)}, {"layer_ms", 1e3 * times.layer}};
+  SelfCommunicator host;
+  nlohmann::json out = nlohmann::json::object();
+  for (const auto& [ranks, times] : time_passes(config, command.rank_counts, own_share_of_cores(host))) {
+    out[std::to_string(ranks)] = {{"threads", times.threads},
+                                  {"target_ms", ms(times.target)},
+                                  {"whole_target_ms", 1e3 * times.whole_target},
+                                  {"draft_ms", ms(times.draft)},
+                                  {"draft_after_target_ms", 1e3 * times.draft_after_target},
+                                  {"layer_ms", 1e3 * times.layer}};
+  }
   if (command.json.empty()) {
     write_text(out.dump(1) + "\n", [] {});
   } else {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backend/error.h"
+#include "runtime/delays.h"
 #include "runtime/pass_work.h"
 
 namespace specdec {
@@ -55,8 +56,7 @@ double interpolated(const std::vector<double>& costs, double rows) {
 }  // namespace
 
 Hardware calibrate(const CalibrationData& data) {
-  check(data.passes.target.contains(1) && data.passes.target.contains(data.ranks) && !data.passes.draft.empty() &&
-            data.drafts.drafted > 0,
+  check(!data.passes.target.empty() && !data.passes.draft.empty() && data.drafts.drafted > 0,
         "a calibration has passes, and a job that drafts");
   Hardware hardware;
   hardware.ranks = data.ranks;
@@ -71,18 +71,19 @@ Hardware calibrate(const CalibrationData& data) {
   hardware.cached_bytes = kCacheMargin * draft.weights;
   hardware.cache.rate = draft.all() / reading_of(data.passes.draft.front(), draft_overhead);
   hardware.cache.rows_cost = costs_of(data.passes.draft, draft_overhead, draft);
+  hardware.refill_rate = draft.all() / reading_of(data.passes.draft_after_target, draft_overhead);
 
   const Weighed share = one_row(data.target, data.target_dtype, data.context, data.ranks);
   const double together = share.all() / reading_of(data.alone.compute, overhead);
   hardware.memory.rate = together;
   if (data.ranks > 1) {
     const Weighed whole = one_row(data.target, data.target_dtype, data.context, 1);
-    hardware.memory.rate = std::max(together, whole.all() / reading_of(data.passes.target.at(1).front(), overhead));
+    hardware.memory.rate = std::max(together, whole.all() / reading_of(data.passes.whole_target, overhead));
     hardware.node_read_rate = together * data.ranks;
     hardware.ranks_per_node = data.ranks;
   }
   // In jobs a pass takes a share more or less than alone, at one row and at K + 1; in between and beyond, as between and at these.
-  std::vector<double> in_jobs = data.passes.target.at(data.ranks);
+  std::vector<double> in_jobs = data.passes.target;
   const double rows = data.drafts.drafted + 1;
   const double at_one = data.alone.compute / in_jobs.front();
   const double at_rows = data.drafts.compute / interpolated(in_jobs, rows);
@@ -105,14 +106,20 @@ Hardware calibrate(const CalibrationData& data) {
                                   .bandwidth = (data.ranks - 1) / a_byte};
   }
 
+  if (const std::optional<Delays> delays = data.loops ? delays_of(*data.loops) : std::nullopt) {
+    const double between = (data.ranks > 1 ? 2 * layers : 0) + 1;  // collectives, and beside them
+    Jitter& jitter = hardware.disturbance.compute;
+    jitter.tail_probability = std::min(delays->number / (between * data.ranks), 1.0);
+    jitter.tail_mean = delays->mean;
+  }
+
   const double told =
       data.ranks > 1 ? hardware.interconnect.broadcast(0, data.ranks) + hardware.interconnect.gather(0, data.ranks) : 0;
   hardware.loop_seconds = std::max(data.alone.rest + data.alone.broadcast - told, 0.0);
   const double more = data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast;
-  const auto pass = [&](bool cached) {
-    return hardware.reading_seconds(draft.weights, draft.keys, 1, 1, cached) + draft_overhead;
-  };
-  const double passes = pass(hardware.keeps(share.weights * data.ranks)) + (data.drafts.drafted - 1) * pass(true);
+  const double first =
+      hardware.keeps(share.weights * data.ranks) ? data.passes.draft.front() : data.passes.draft_after_target;
+  const double passes = first + (data.drafts.drafted - 1) * data.passes.draft.front();
   hardware.drafted_seconds = std::max((data.drafts.draft + more - passes) / data.drafts.drafted, 0.0);
   return hardware;
 }
@@ -134,11 +141,17 @@ std::string hardware_yaml(const Hardware& hardware, const std::string& interconn
     text += fmt::format("node_read_GBps: {:.4g}\nranks_per_node: {}\n", hardware.node_read_rate / kGiga,
                         hardware.ranks_per_node);
   }
-  text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n", hardware.cached_bytes / kMega,
-                      hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost));
+  text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n  refill_GBps: {:.4g}\n",
+                      hardware.cached_bytes / kMega, hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost),
+                      hardware.refill_rate / kGiga);
   text += fmt::format("layer_us: {:.4g}\ndrafted_us: {:.4g}\nloop_us: {:.4g}\ncache_bytes: {:g}\npayload_bytes: {:g}\n",
                       hardware.layer_seconds / kMicro, hardware.drafted_seconds / kMicro,
                       hardware.loop_seconds / kMicro, hardware.cache_bytes, hardware.payload_bytes);
+  const Jitter& jitter = hardware.disturbance.compute;
+  if (jitter.tail_probability > 0) {
+    text += fmt::format("jitter:\n  sigma: 0\n  tail_probability: {:.4g}\n  tail_mean_us: {:.4g}\n",
+                        jitter.tail_probability, jitter.tail_mean / kMicro);
+  }
   if (!interconnect_file.empty()) text += fmt::format("interconnect: {}\n", interconnect_file);
   return text;
 }

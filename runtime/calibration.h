@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "backend/dtype.h"
 #include "models/config.h"
 #include "runtime/hardware.h"
 #include "runtime/pass_times.h"
+#include "runtime/statistics.h"
 
 /// A description of a machine, for the cost model, from a few things that are measured on it: passes of two models on one rank, and jobs of one pair with K = 0 and with
 /// one K above (docs/study.md).
@@ -27,19 +29,21 @@ struct CalibrationData {
   DType target_dtype = DType::kBF16;
   DType draft_dtype = DType::kBF16;
   int ranks = 1;
-  double context = 0;  ///< mean of the jobs'
-  PassTimes passes;
-  CalibrationLoop alone;   ///< K = 0
-  CalibrationLoop drafts;  ///< K > 0
+  double context = 0;                ///< mean of the jobs'
+  PassTimes passes;                  ///< of as many ranks
+  CalibrationLoop alone;             ///< K = 0
+  CalibrationLoop drafts;            ///< K > 0
+  std::optional<Percentiles> loops;  ///< of K = 0, seconds
 };
 
 /// Solves for the constants, each from what shows it alone:
 ///  - a layer's overhead: passes of a model of nothing but layers;
-///  - the rate at which a model is read that stays in the cache, and what more rows cost there: the draft's passes;
+///  - the rate at which a model is read that stays in the cache, and what more rows cost there: the draft's passes; at which it is read back after another: those that follow the target's;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
 ///  - what more rows cost there: passes of a rank's part of the target, times what the scoring passes with K = 0 and with K > 0 take over those of as many rows;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';
 ///  - a loop, and a drafted token, beside all that: what is left with K = 0, and with K > 0.
+///  - the machine's jitter, delays that come between two collectives now and then: how far P90 and P99 of the loops with K = 0 lie above their P50 (runtime/delays.h).
 /// A constant that noise would make negative is 0.
 Hardware calibrate(const CalibrationData& data);
 

@@ -23,8 +23,8 @@ PassWork work_on(const Hardware& hardware, const ModelConfig& model, DType dtype
 
 }  // namespace
 
-PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, bool cached) {
-  const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, cached);
+PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in) {
+  const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, in);
   const double computing = hardware.operations_rate > 0 ? work.operations / hardware.operations_rate : 0;
   PassTime time;
   time.work =
@@ -45,14 +45,16 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
   loop.target_ranks = ranks;
   const PassWork score = work_on(hardware, job.target, job.target_dtype, k + 1, job.context, ranks);
   const bool target_stays = hardware.keeps(score.weight_bytes * ranks);
-  loop.score = pass_time(hardware, score, ranks, target_stays);
+  loop.score = pass_time(hardware, score, ranks, target_stays ? WeightsIn::kCache : WeightsIn::kMemory);
   if (k > 0) {
     const bool sharded = job.placement == Placement::kSharded;
     const PassWork draft = work_on(hardware, job.draft, job.draft_dtype, 1, job.context, sharded ? ranks : 1);
     loop.drafting_ranks = drafts_together(job.placement) ? ranks : 1;
     const bool draft_stays = hardware.keeps(draft.weight_bytes * loop.drafting_ranks);
-    loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, draft_stays && target_stays);
-    loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, draft_stays);
+    const WeightsIn later = draft_stays ? WeightsIn::kCache : WeightsIn::kMemory;
+    const WeightsIn first = draft_stays && !target_stays ? WeightsIn::kCacheOnce : later;
+    loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, first);
+    loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, later);
   }
   if (job.placement == Placement::kDedicated && k > 0) {
     loop.order = hardware.interconnect.broadcast(DraftLink::reply_bytes(k), 2);

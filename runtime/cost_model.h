@@ -34,8 +34,8 @@ struct PassTime {
   double total() const { return work + meeting; }
 };
 
-/// `ranks` read at the same time; `cached`: weights that are still in a cache (Hardware::keeps).
-PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, bool cached = false);
+/// `ranks` read at the same time; `in`: where the weights are (Hardware::keeps).
+PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in = WeightsIn::kMemory);
 
 /// A loop of K drafted tokens as it is made up.
 struct LoopWork {

@@ -12,9 +12,9 @@ double Reading::cost_of(std::int64_t rows) const {
   return rows_cost.back() + last * static_cast<double>(rows - known);
 }
 
-double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, bool cached) const {
-  if (cached) return (weights * cache.cost_of(rows) + keys) / cache.rate;
-  double rate = memory.rate;
+double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, WeightsIn in) const {
+  if (in == WeightsIn::kCache) return (weights * cache.cost_of(rows) + keys) / cache.rate;
+  double rate = in == WeightsIn::kCacheOnce && refill_rate > 0 ? refill_rate : memory.rate;
   if (node_read_rate > 0) {
     const int together = std::min(count, ranks_per_node == 0 ? count : ranks_per_node);
     rate = std::min(rate, node_read_rate / together);

@@ -17,6 +17,13 @@ struct Reading {
   double cost_of(std::int64_t rows) const;
 };
 
+/// Where a pass finds the weights.
+enum class WeightsIn : std::uint8_t {
+  kMemory,
+  kCache,
+  kCacheOnce,  ///< a model that stays in a cache while only its own passes come, the first time after another's
+};
+
 /// What disturbs a machine, beside its interconnect's own jitter; for simulations alone.
 struct Disturbance {
   Jitter compute;               ///< of what a rank does between two collectives
@@ -32,6 +39,7 @@ struct Hardware {
   Reading memory;              ///< weights and cache
   Reading cache;               ///< of models that stay in a cache of the processor, all ranks together
   double cached_bytes = 0;     ///< that such a model has at most; 0: none stays
+  double refill_rate = 0;      ///< bytes a second at which such a model is read back; 0: as any other
   double node_read_rate = 0;   ///< of all ranks of a node together; 0: as many times `memory.rate`
   int ranks_per_node = 0;      ///< that share node_read_rate; 0: all
   double operations_rate = 0;  ///< floating-point operations a second of a rank; 0: rows_cost says it
@@ -46,8 +54,8 @@ struct Hardware {
 
   /// Whether `bytes` of weights, of all ranks together, stay in a cache from one pass to the next.
   bool keeps(double bytes) const { return bytes <= cached_bytes; }
-  /// Seconds in which each of `ranks` ranks, all at once, reads `weights` bytes for `rows` rows, and `keys` bytes of the KV cache; from a cache, or from memory.
-  double reading_seconds(double weights, double keys, std::int64_t rows, int ranks, bool cached) const;
+  /// Seconds in which each of `ranks` ranks, all at once, reads `weights` bytes for `rows` rows, and `keys` bytes of the KV cache.
+  double reading_seconds(double weights, double keys, std::int64_t rows, int ranks, WeightsIn in) const;
 };
 
 }  // namespace specdec

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <set>
+#include <optional>
 
 #include "backend/cpu/isa.h"
 #include "backend/factory.h"
 #include "models/transformer.h"
 #include "parallel/communicator.h"
+#include "parallel/host_cores.h"
 #include "runtime/clock.h"
 #include "runtime/statistics.h"
 
@@ -18,6 +19,7 @@ namespace {
 constexpr int kTurns = 7;
 constexpr int kWarmUps = 3;
 constexpr int kPasses = 5;
+constexpr double kLeastTime = 0.005;  // seconds of passes over as many rows within a turn
 
 /// Rank 0 of several of which the others are not there: sums are its own part, whose values nobody looks at.
 class FirstOf final : public Communicator {
@@ -92,46 +94,84 @@ ModelConfig hollow(ModelConfig shape) {
   return shape;
 }
 
-/// Of passes of 1, 2, ... rows, in turns, so that a machine that grows slower does so for all; of each some in a row, as decoding has them, of which the first are not
-/// counted. `before` comes before each.
-template <typename Before>
-std::vector<double> rows_of(TimedModel& model, Before before) {
-  std::vector<std::vector<double>> seconds(kTimedRows);
-  for (int turn = 0; turn < kTurns; ++turn) {
-    for (std::size_t rows = 1; rows <= kTimedRows; ++rows) {
-      for (int pass = -kWarmUps; pass < kPasses; ++pass) {
+/// Passes of one model over 1, 2, ... rows.
+class Series {
+ public:
+  explicit Series(TimedModel& model, std::size_t most = kTimedRows) : model_(model), seconds_(most) {}
+
+  /// Of each number of rows some in a row, as decoding has them, of which the first are not counted. `before` comes before each.
+  template <typename Before>
+  void turn(Before before) {
+    for (std::size_t rows = 1; rows <= seconds_.size(); ++rows) {
+      for (int pass = 0; pass < kWarmUps; ++pass) {
         before();
-        const double time = model.pass(rows);
-        if (pass >= 0) seconds[rows - 1].push_back(time);
+        model_.pass(rows);
+      }
+      const double until = now_seconds() + kLeastTime;
+      for (int pass = 0; pass < kPasses || now_seconds() < until; ++pass) {
+        before();
+        seconds_[rows - 1].push_back(model_.pass(rows));
       }
     }
   }
-  std::vector<double> medians;
-  for (std::vector<double>& of : seconds) medians.push_back(median(std::move(of)));
-  return medians;
-}
+  void turn() {
+    turn([] {});
+  }
 
-}  // namespace
+  std::vector<double> medians() const {
+    std::vector<double> found;
+    for (const std::vector<double>& of : seconds_) found.push_back(median(of));
+    return found;
+  }
 
-PassTimes time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts) {
+ private:
+  TimedModel& model_;
+  std::vector<std::vector<double>> seconds_;
+};
+
+/// All in turns, so that a machine that grows slower does so for all.
+PassTimes time_rank(const RunConfig& config, int ranks, int threads) {
   const Isa isa = config.parallel.isa == "auto" ? detect_isa() : parse_isa(config.parallel.isa).value();
-  const std::unique_ptr<Backend> backend = make_backend({.name = config.backend, .isa = isa, .threads = 1});
+  const std::unique_ptr<Backend> backend =
+      make_backend({.name = config.backend, .isa = isa, .threads = threads, .pin = pinning_wanted()});
   const ModelConfig shape = load_model_config(config.target);
   const ModelConfig draft_shape = load_model_config(config.draft);
   const std::int64_t longest = std::min(shape.context, draft_shape.context) - static_cast<std::int64_t>(kTimedRows);
   const std::int64_t context =
       std::clamp<std::int64_t>(config.decode.max_new_tokens / 2, 0, std::max<std::int64_t>(longest, 0));
+  TimedModel part(shape, open_weights(config.target, config.weights), config.dtype, *backend, context, ranks);
+  std::optional<TimedModel> whole;
+  if (ranks > 1) whole.emplace(shape, open_weights(config.target, config.weights), config.dtype, *backend, context);
   TimedModel draft(draft_shape, open_weights(config.draft, config.weights), config.type_of_draft(), *backend, context);
-  std::set<int> counts{1};
-  for (const std::int64_t ranks : rank_counts) counts.insert(static_cast<int>(ranks));
-  PassTimes times;
-  for (const int ranks : counts) {
-    TimedModel target(shape, open_weights(config.target, config.weights), config.dtype, *backend, context, ranks);
-    times.target[ranks] = rows_of(target, [&] { draft.pass(1); });
-  }
-  times.draft = rows_of(draft, [] {});
   TimedModel layers(hollow(shape), open_weights({}, {.random = true}), config.dtype, *backend, 0);
-  times.layer = rows_of(layers, [] {}).front() / static_cast<double>(shape.layers);
+  Series of_part(part);
+  Series of_whole(whole ? *whole : part, 1);
+  Series of_draft(draft);
+  Series of_layers(layers, 1);
+  std::vector<double> draft_after_target;
+  const auto draft_first = [&] { draft_after_target.push_back(draft.pass(1)); };
+  for (int turn = 0; turn < kTurns; ++turn) {
+    of_part.turn(draft_first);
+    of_whole.turn(draft_first);
+    of_draft.turn();
+    of_layers.turn();
+  }
+  return {.threads = threads,
+          .target = of_part.medians(),
+          .whole_target = of_whole.medians().front(),
+          .draft = of_draft.medians(),
+          .draft_after_target = median(std::move(draft_after_target)),
+          .layer = of_layers.medians().front() / static_cast<double>(shape.layers)};
+}
+
+}  // namespace
+
+std::map<int, PassTimes> time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts, int cores) {
+  std::map<int, PassTimes> times;
+  for (const std::int64_t count : rank_counts) {
+    const auto ranks = static_cast<int>(count);
+    times[ranks] = time_rank(config, ranks, config.parallel.threads.value_or(std::max(cores / ranks, 1)));
+  }
   return times;
 }
 

@@ -9,19 +9,22 @@
 
 namespace specdec {
 
-/// Median seconds of passes on one thread, nothing else running: what a calibration needs beside real jobs.
+/// Median seconds of passes of rank 0 of a job, nothing else running: what a calibration needs beside real jobs.
 struct PassTimes {
-  /// By the number of ranks that the target is cut over: rank 0's part of passes over 1, 2, ... rows without their collectives, the draft's pass before each, as in a loop.
-  std::map<int, std::vector<double>> target;
+  int threads = 1;  ///< that it has in such a job
+  /// Its part of the target over 1, 2, ... rows without their collectives, the draft's pass before each, as in a loop.
+  std::vector<double> target;
+  double whole_target = 0;    ///< over one row, of all of the target: what it reads when it reads alone
   std::vector<double> draft;  ///< of 1, 2, ... rows, one after another: as far as its weights stay in a cache they do
-  double layer = 0;           ///< of a layer that has next to no weights
+  double draft_after_target = 0;  ///< of one row, after a pass of the target
+  double layer = 0;               ///< of a layer that has next to no weights
 };
 
 /// As many rows as PassTimes has.
 inline constexpr std::int64_t kTimedRows = 16;
 
-/// Times passes of the config's two models halfway through what it generates, with its types and instruction set, the target cut over 1 and over each of `rank_counts` ranks. The
-/// config has a draft.
-PassTimes time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts);
+/// Times passes of the config's two models halfway through what it generates, with its types and instruction set, by each number of ranks that the target is cut over.
+/// `cores`: of this host, which so many ranks share as those of a job do that are all on it (agree_threads.h). The config has a draft.
+std::map<int, PassTimes> time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts, int cores);
 
 }  // namespace specdec

@@ -189,6 +189,7 @@ StudyPoint decode_point(const Study& study, int ranks, std::int64_t k, const std
   for (const StudyVariant* variant : {&models, &method}) {
     point.set.insert(point.set.end(), variant->set.begin(), variant->set.end());
   }
+  for (std::string& assignment : point.set) assignment = with_ranks(std::move(assignment), ranks);
   const auto add = [&](const std::string& assignment) { point.set.push_back(assignment); };
   add("interconnect=" + interconnect);
   add(fmt::format("placement={}", name_of(placement)));

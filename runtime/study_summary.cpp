@@ -36,6 +36,7 @@ struct Sums {
   std::map<std::string, double> split;
   // Of each job, its loops being as the median one of them.
   std::vector<double> job_per_token;
+  std::vector<Percentiles> job_loop_ms;
   std::map<std::string, std::vector<double>> job_split;
   std::vector<double> per_token;
   std::vector<double> per_loop;
@@ -74,6 +75,9 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
   }
   const double loop_ms = kMilli * number(metrics.at("decode_seconds")) / std::max(loops, 1.0);
   const json& of_loops = metrics.at("loop_ms");
+  if (of_loops.is_object()) {
+    sums.job_loop_ms.push_back({number(of_loops.at("p50")), number(of_loops.at("p90")), number(of_loops.at("p99"))});
+  }
   const double typical = of_loops.is_object() && loop_ms > 0 ? number(of_loops.at("p50")) / loop_ms : 1;
   sums.job_per_token.push_back(typical * number(metrics.at("ms_per_token")));
   for (const char* part : kSplit) {
@@ -91,6 +95,23 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
     sums.context += number(prompt.at("prompt_tokens")) + tokens / 2;
     ++sums.prompts;
   }
+}
+
+std::optional<double> halves_of(const std::vector<double>& jobs) {
+  constexpr std::size_t kLeast = 4;
+  if (jobs.size() < kLeast) return std::nullopt;
+  std::vector<double> halves[2];
+  for (std::size_t i = 0; i < jobs.size(); ++i) halves[i % 2].push_back(jobs[i]);
+  return ratio(median(std::move(halves[1])), median(std::move(halves[0])));
+}
+
+Percentiles typical(const std::vector<Percentiles>& of_jobs) {
+  const auto middle = [&](double Percentiles::*which) {
+    std::vector<double> values;
+    for (const Percentiles& job : of_jobs) values.push_back(job.*which);
+    return median(std::move(values));
+  };
+  return {.p50 = middle(&Percentiles::p50), .p90 = middle(&Percentiles::p90), .p99 = middle(&Percentiles::p99)};
 }
 
 void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
@@ -115,7 +136,9 @@ void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
     figures.typical_split_ms.emplace_back(part, median(std::move(sums.job_split[part])));
   }
+  figures.halves = halves_of(sums.job_per_token);
   figures.typical_ms_per_token = median(std::move(sums.job_per_token));
+  if (!sums.job_loop_ms.empty()) figures.typical_loop_ms = typical(sums.job_loop_ms);
 }
 
 /// Decoding alone beside a point: of its own method where that has a K of 0, else of any.
@@ -153,6 +176,11 @@ std::optional<Prediction> predict_point(const Hardware& described, const StudyPo
   return of;
 }
 
+std::optional<Percentiles> in_seconds(const std::optional<Percentiles>& ms) {
+  if (!ms) return std::nullopt;
+  return Percentiles{.p50 = ms->p50 / kMilli, .p90 = ms->p90 / kMilli, .p99 = ms->p99 / kMilli};
+}
+
 /// A typical loop of a point's jobs, in seconds.
 CalibrationLoop loop_of(const PointFigures& figures) {
   CalibrationLoop loop{.drafted = figures.drafted_per_loop};
@@ -167,16 +195,22 @@ CalibrationLoop loop_of(const PointFigures& figures) {
   return loop;
 }
 
-PassTimes mean_passes(const std::vector<json>& of) {
+/// Of so many ranks.
+PassTimes mean_passes(const std::vector<json>& of, int ranks) {
   PassTimes mean;
   const double share = 1 / static_cast<double>(of.size());
   const auto add = [&](std::vector<double>& into, const json& ms) {
     into.resize(ms.size());
     for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i].get<double>() / kMilli;
   };
-  for (const json& passes : of) {
-    for (const auto& [ranks, ms] : passes.at("target_ms").items()) add(mean.target[std::stoi(ranks)], ms);
+  const std::string which = std::to_string(ranks);
+  for (const json& job : of) {
+    const json& passes = job.at(which);
+    mean.threads = passes.at("threads").get<int>();
+    add(mean.target, passes.at("target_ms"));
     add(mean.draft, passes.at("draft_ms"));
+    mean.whole_target += share * passes.at("whole_target_ms").get<double>() / kMilli;
+    mean.draft_after_target += share * passes.at("draft_after_target_ms").get<double>() / kMilli;
     mean.layer += share * passes.at("layer_ms").get<double>() / kMilli;
   }
   return mean;
@@ -184,7 +218,7 @@ PassTimes mean_passes(const std::vector<json>& of) {
 
 /// A description for each rank count whose two points have run.
 void calibrate_points(StudySummary& summary, const Study& study, const std::vector<StudyPoint>& points,
-                      const PassTimes& passes) {
+                      const std::vector<json>& passes) {
   for (const int ranks : study.ranks) {
     const auto at = [&](std::int64_t k) {
       return static_cast<std::size_t>(std::ranges::find_if(points,
@@ -204,9 +238,10 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
                                    .draft_dtype = config.type_of_draft(),
                                    .ranks = ranks,
                                    .context = summary.points[alone].context,
-                                   .passes = passes,
+                                   .passes = mean_passes(passes, ranks),
                                    .alone = loop_of(summary.points[alone]),
-                                   .drafts = loop_of(summary.points[drafts])});
+                                   .drafts = loop_of(summary.points[drafts]),
+                                   .loops = in_seconds(summary.points[alone].typical_loop_ms)});
     hardware.name = fmt::format("{}-{}", study.name, ranks);
     hardware.source =
         fmt::format("calibrated with {} on {}", study.config, summary.machine.at("backend").get<std::string>());
@@ -235,14 +270,15 @@ void compare_points(StudySummary& summary, const Study& study, const std::vector
     if (!hardware) continue;
     figures.predicted = predict_point(*hardware, points[i], figures);
     // What a description was made from says nothing about how well it predicts.
-    if (figures.predicted && !points[i].calibrates)
-      summary.errors[points[i].ranks].add(std::abs(*prediction_error(figures)));
+    if (!figures.predicted || points[i].calibrates) continue;
+    summary.errors[points[i].ranks].add(std::abs(*prediction_error(figures)));
+    if (figures.halves) summary.halves[points[i].ranks].add(std::abs(*figures.halves - 1));
   }
 }
 
 }  // namespace
 
-void PredictionErrors::add(double error) {
+void Deviations::add(double error) {
   mean = (mean * points + error) / (points + 1);
   worst = std::max(worst, error);
   ++points;
@@ -298,7 +334,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
     if (points[i].kind == PointKind::kDecode) fill(figures, sums, points[i].k);
     summary.points.push_back(std::move(figures));
   }
-  if (study.calibrates() && !passes.empty()) calibrate_points(summary, study, points, mean_passes(passes));
+  if (study.calibrates() && !passes.empty()) calibrate_points(summary, study, points, passes);
   compare_points(summary, study, points);
   return summary;
 }

@@ -38,6 +38,8 @@ struct PointFigures {
   /// The median over jobs of what a token takes where all loops take what the median one of the job does: what a prediction is held to, since now and then a loop, or
   /// a whole job, is disturbed by what else a machine does.
   double typical_ms_per_token = 0;
+  std::optional<double> halves;  ///< the same of every other job over that of the rest; nothing of fewer than four
+  std::optional<Percentiles> typical_loop_ms;  ///< each the median over jobs
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
   Percentiles token_ms;
@@ -56,8 +58,8 @@ struct PointFigures {
   std::optional<Prediction> predicted;
 };
 
-/// |predicted / measured - 1| of points.
-struct PredictionErrors {
+/// |a / b - 1| of points.
+struct Deviations {
   int points = 0;
   double mean = 0;
   double worst = 0;
@@ -69,8 +71,10 @@ struct StudySummary {
   std::vector<nlohmann::json> all_reduces;  ///< rows of allreduce_bench
   nlohmann::json machine;                   ///< of the last job, with its program
   std::string program;
-  std::map<int, Hardware> calibrated;      ///< by ranks, where the study calibrates
-  std::map<int, PredictionErrors> errors;  ///< by ranks, points left out that a calibration was made from
+  std::map<int, Hardware> calibrated;  ///< by ranks, where the study calibrates
+  std::map<int, Deviations>
+      errors;  ///< of what is predicted, by ranks; points left out that a calibration was made from
+  std::map<int, Deviations> halves;  ///< of every other job of the same points from the rest: what lies in any error
 };
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);

@@ -104,7 +104,13 @@ json summary_json(const Study& study, const std::vector<StudyPoint>& points, con
   json failed = json::array();
   json errors = json::array();
   for (const auto& [ranks, of] : summary.errors) {
-    errors.push_back({{"ranks", ranks}, {"points", of.points}, {"mean", of.mean}, {"worst", of.worst}});
+    const auto halves = summary.halves.find(ranks);
+    errors.push_back({{"ranks", ranks},
+                      {"points", of.points},
+                      {"mean", of.mean},
+                      {"worst", of.worst},
+                      {"halves_mean", halves == summary.halves.end() ? json() : json(halves->second.mean)},
+                      {"halves_worst", halves == summary.halves.end() ? json() : json(halves->second.worst)}});
   }
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points[i].kind == PointKind::kDecode) rows.push_back(point_json(points[i], summary.points[i]));
@@ -198,8 +204,13 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
   if (!summary.errors.empty()) {
     text += fmt::format("\nPrediction ({}) against what each point typically takes:\n\n", study.hardware);
     for (const auto& [ranks, of] : summary.errors) {
-      text += fmt::format("- {} rank{}: mean of the errors {:.1f} %, worst {:.1f} %, {} points\n", ranks,
+      text += fmt::format("- {} rank{}: mean of the errors {:.1f} %, worst {:.1f} %, {} points", ranks,
                           ranks == 1 ? "" : "s", 100 * of.mean, 100 * of.worst, of.points);
+      if (const auto halves = summary.halves.find(ranks); halves != summary.halves.end()) {
+        text += fmt::format("; every other job of these points differs from the rest by {:.1f} %, at worst {:.1f} %",
+                            100 * halves->second.mean, 100 * halves->second.worst);
+      }
+      text += "\n";
     }
   }
   if (!failures.empty()) text += "\nFailed:\n\n" + failures;

@@ -201,8 +201,10 @@ def page(study):
             others.append(figure(plots.predicted_against_measured(ran), "predicted against measured time per token"))
         parts.append(f'<h2>Why</h2><div class="pictures">{"".join(others)}</div>')
         for error in study["errors"]:
+            noise = (f" Every other job of these points differs from the rest by {100 * error['halves_mean']:.1f} %, at worst {100 * error['halves_worst']:.1f} %."
+                     if error.get("halves_mean") is not None else "")
             parts.append(f"<p>Prediction ({escape(study['hardware'])}) against what each point typically takes, {plots.ranks_text(error['ranks'])}: mean of the errors "
-                         f"{100 * error['mean']:.1f} %, worst {100 * error['worst']:.1f} %, {error['points']} points.</p>")
+                         f"{100 * error['mean']:.1f} %, worst {100 * error['worst']:.1f} %, {error['points']} points.{noise}</p>")
     parts.append("<h2>All points</h2>" + points_table(points, predicts))
     parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "
                  "alone; eq. 1 and theorem 3.8 are those of Leviathan et al. 2023, at the measured alpha.</p>"

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Percentiles of a loop, of the simulator and of the real program, under one modelled interconnect with jitter.
 
-    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 900] [--tokens 256] [--repeats 3] [--json F]   (after `source build/release/env.sh`)
+    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 900] [--tokens 128] [--repeats 9] [--json F]   (after `source build/release/env.sh`)
 
-What is asked is how the jitter of many collectives adds up in a loop. So what the ranks compute between them is given to the simulator as the mean of the very jobs that it
-is compared with (weights leave the caches of a machine that mostly waits: a calibration of jobs that do not wait says too little), and an all-reduce is modelled to take
-many times what a real one does. The machine's own disturbances are not in the simulation; "without" are the same percentiles of jobs whose interconnect has no jitter,
-over their P50: what of the error at P90 and P99 is the machine's.
+What is asked is how the jitter of many collectives adds up in a loop. So the machine is described by jobs whose interconnect has no jitter: what a loop takes beside its
+collectives, and how the machine itself disturbs it, as delays between two collectives that come with some probability and are exponential, the two figures for which the
+simulator gives those jobs' own percentiles. Then it predicts the jobs whose interconnect has jitter, which come in turn with the others. A calibration of jobs that do not
+wait would say too little: weights leave the caches of a machine that mostly waits. An all-reduce is modelled to take many times what a real one does.
 """
 
 import argparse
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,17 +29,19 @@ JITTER = """jitter:
   tail_probability: 0.01
   tail_mean_us: {tail}
 """
-HARDWARE = """source: the compute of jobs
+HARDWARE = """source: jobs without jitter
 ranks: {ranks}
 read_GBps: 1000000
 rows_cost: [1]
 cache: {{MB: 0.001, read_GBps: 1000000}}
-pass_us: {score}
 drafted_us: {drafted}
 loop_us: {rest}
-interconnect: ./jitter.yaml
+jitter: {{sigma: 0, tail_probability: {probability}, tail_mean_us: {mean}}}
+interconnect: ./{interconnect}.yaml
 """
 PERCENTILES = ("p50", "p90", "p99")
+STEPS = 14
+FIT_LOOPS = 20000
 
 
 def run(words, directory):
@@ -52,14 +55,11 @@ def load(directory, name):
         return json.load(file)
 
 
-def jobs_of(options, directory, k, interconnect):
-    jobs = []
-    for repeat in range(options.repeats):
-        run(["mpirun", "-np", str(options.ranks), "specdec_dist", "--config", options.config, "--no-stream", "--quiet", "--json", "real.json",
-             *sets(f"interconnect=./{interconnect}.yaml", "compare=false", f"decode.k={k}", f"decode.seed={repeat}",
-                   "decode.method=" + ("speculative" if k else "autoregressive"), f"decode.max_new_tokens={options.tokens}")], directory)
-        jobs.append(load(directory, "real.json")["runs"][0])
-    return jobs
+def job_of(options, directory, k, interconnect, seed):
+    run(["mpirun", "-np", str(options.ranks), "specdec_dist", "--config", options.config, "--no-stream", "--quiet", "--json", "real.json",
+         *sets(f"interconnect=./{interconnect}.yaml", "compare=false", f"decode.k={k}", f"decode.seed={seed}",
+               "decode.method=" + ("speculative" if k else "autoregressive"), f"decode.max_new_tokens={options.tokens}")], directory)
+    return load(directory, "real.json")["runs"][0]
 
 
 def sets(*settings):
@@ -76,27 +76,45 @@ def total(jobs, *path):
 
 
 def percentile(jobs, name):
-    """The mean over jobs, by loops."""
-    return sum(job["metrics"]["loop_ms"][name] * job["metrics"]["loops"] for job in jobs) / total(jobs, "loops")
+    """Of the job in the middle: one that the machine disturbed for its own reasons is not what is asked about."""
+    return statistics.median(job["metrics"]["loop_ms"][name] for job in jobs)
 
 
-def simulated(options, directory, k, jobs):
-    loops = total(jobs, "loops")
-    us = {part: 1e6 * total(jobs, "split", part, "seconds") / loops for part in ("draft", "score_compute", "decide", "rest")}
-    drafted = total(jobs, "drafted") / loops
-    gather = options.latency_us * mean_of_jitter(options)
-    with open(os.path.join(directory, "here.yaml"), "w", encoding="utf-8") as file:
-        # A pass of the draft costs drafted_us alone: pass_us would count for it too.
-        file.write(HARDWARE.format(ranks=options.ranks, score=0, drafted=us["draft"] / drafted if k else 0,
-                                   rest=us["score_compute"] + max(us["decide"] - gather, 0) + us["rest"]))
-    run(["specdec_study", "--predict", "--config", options.config, "--hardware", "./here.yaml", "--alpha", "0.8", "--k", str(k),
-         "--simulate", "100000", "--json", "simulated.json"], directory)
-    return load(directory, "simulated.json")["rows"][0]["simulated"]
+class Simulator:
+    """Of one K, described by jobs without jitter."""
 
+    def __init__(self, options, directory, k, steady):
+        self.options, self.directory, self.k = options, directory, k
+        self.drafted_us = 1e6 * total(steady, "split", "draft", "seconds") / total(steady, "drafted") if k else 0
+        self.rest_us = self.probability = self.mean_us = 0
+        self.fit({name: percentile(steady, name) for name in PERCENTILES})
 
-def mean_of_jitter(options):
-    """Of what a collective takes, over its latency: lognormal, and a tail."""
-    return math.exp(0.3 ** 2 / 2) + 0.01 * 2
+    def play(self, interconnect, loops):
+        with open(os.path.join(self.directory, "here.yaml"), "w", encoding="utf-8") as file:
+            # A pass of the draft costs drafted_us alone: pass_us would count for it too.
+            file.write(HARDWARE.format(ranks=self.options.ranks, drafted=self.drafted_us, rest=self.rest_us, probability=self.probability,
+                                       mean=self.mean_us, interconnect=interconnect))
+        run(["specdec_study", "--predict", "--config", self.options.config, "--hardware", "./here.yaml", "--alpha", "0.8", "--k", str(self.k),
+             "--simulate", str(loops), "--json", "simulated.json"], self.directory)
+        found = load(self.directory, "simulated.json")["rows"][0]["simulated"]
+        return {name: found[f"loop_{name}_ms"] for name in PERCENTILES}
+
+    def fit(self, wanted):
+        """The delays by which P90 and P99 lie as far above P50 as wanted: the more often they come the nearer together, so their number is found by halves and their size by scale."""
+        def over(found):
+            return found["p90"] - found["p50"], found["p99"] - found["p50"]
+        near, far = over(wanted)
+        low, high = 1e-5, 1.0
+        for _ in range(STEPS):
+            self.probability = math.sqrt(low * high)
+            self.mean_us = 1000.0
+            found = over(self.play("steady", FIT_LOOPS))
+            self.mean_us *= far / found[1] if found[1] > 0 else 1
+            if found[0] * far > near * found[1]:
+                high = self.probability
+            else:
+                low = self.probability
+        self.rest_us = 1e3 * (wanted["p50"] - self.play("steady", FIT_LOOPS)["p50"])
 
 
 def main():
@@ -105,8 +123,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--k", default="0,4", help="drafted tokens a loop, one table line each")
     parser.add_argument("--latency-us", type=float, default=900)
-    parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=3, help="jobs of each K")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=9, help="jobs of each K without and with jitter")
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = []
@@ -117,17 +135,23 @@ def main():
                 if name == "jitter":
                     file.write(JITTER.format(tail=2 * options.latency_us))
         for k in map(int, options.k.split(",")):
-            steady = jobs_of(options, directory, k, "steady")
-            jobs = jobs_of(options, directory, k, "jitter")
-            found = simulated(options, directory, k, jobs)
+            jobs = {"steady": [], "jitter": []}
+            for repeat in range(options.repeats):
+                for name in ("steady", "jitter") if repeat % 2 == 0 else ("jitter", "steady"):
+                    jobs[name].append(job_of(options, directory, k, name, repeat))
+            machine = Simulator(options, directory, k, jobs["steady"])
+            found = machine.play("jitter", 100000)
+            of_steady = machine.play("steady", 100000)
             for name in PERCENTILES:
-                rows.append({"k": k, "loops": total(jobs, "loops"), "percentile": name, "real_ms": percentile(jobs, name),
-                             "simulated_ms": found[f"loop_{name}_ms"], "without_jitter": percentile(steady, name) / percentile(steady, "p50")})
+                rows.append({"k": k, "loops": total(jobs["jitter"], "loops"), "percentile": name, "real_ms": percentile(jobs["jitter"], name),
+                             "simulated_ms": found[name], "steady_ms": percentile(jobs["steady"], name), "fitted_ms": of_steady[name],
+                             "delays": {"probability": machine.probability, "mean_us": machine.mean_us}})
     print(f"{options.ranks} ranks, {options.latency_us:g} us an all-reduce, sigma 0.3, 1 % of all later by {2 * options.latency_us:g} us in the mean\n")
-    print(f"{'K':>3} {'loops':>7} {'':>5} {'real, ms':>10} {'simulated':>10} {'error':>8} {'without':>12}")
+    print(f"{'K':>3} {'loops':>7} {'':>5} {'real, ms':>10} {'simulated':>10} {'error':>8} {'without jitter':>16} {'fitted':>8}")
     for row in rows:
         error = row["simulated_ms"] / row["real_ms"] - 1
-        print(f"{row['k']:>3} {row['loops']:>7} {row['percentile'].upper():>5} {row['real_ms']:>10.2f} {row['simulated_ms']:>10.2f} {100 * error:>+7.1f} % {row['without_jitter']:>12.2f}")
+        print(f"{row['k']:>3} {row['loops']:>7} {row['percentile'].upper():>5} {row['real_ms']:>10.2f} {row['simulated_ms']:>10.2f} {100 * error:>+7.1f} % "
+              f"{row['steady_ms']:>14.2f} {row['fitted_ms']:>8.2f}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"latency_us": options.latency_us, "ranks": options.ranks, "rows": rows}, file, indent=1)

@@ -7,6 +7,7 @@
 
 #include "runtime/cost_model.h"
 #include "runtime/hardware_load.h"
+#include "runtime/simulation.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
@@ -28,6 +29,7 @@ Hardware truth(int ranks) {
   hardware.memory = {.rate = 15e9, .rows_cost = {1, 1.1, 1.3, 1.4, 1.6, 2.0, 2.5, 2.6, 2.8, 3.0}};
   hardware.cache = {.rate = 30e9, .rows_cost = {1, 1.2, 1.7, 1.9, 2.2, 2.9, 3.3, 3.6, 4.1, 4.5}};
   hardware.cached_bytes = 1.25 * 3.3e6;
+  hardware.refill_rate = 11e9;
   if (ranks > 1) {
     hardware.node_read_rate = 24e9;
     hardware.ranks_per_node = ranks;
@@ -64,15 +66,16 @@ CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int
                        .alone = loop(0),
                        .drafts = loop(drafted)};
   for (std::int64_t rows = 1; rows <= 10; ++rows) {
-    for (const int ranks : {1, job.ranks}) {
-      std::vector<double>& of = data.passes.target[ranks];
-      const PassTime pass =
-          pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context, .ranks = ranks}), 1);
-      if (std::ssize(of) < rows) of.push_back(pass.work);
-    }
+    const auto pass = [&](int ranks) {
+      return pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context, .ranks = ranks}), 1).work;
+    };
+    data.passes.target.push_back(pass(job.ranks));
+    if (rows == 1) data.passes.whole_target = pass(1);
     data.passes.draft.push_back(
-        pass_time(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, true).total());
+        pass_time(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, WeightsIn::kCache).total());
   }
+  data.passes.draft_after_target =
+      pass_time(hardware, work_of(job.draft, {.rows = 1, .context = job.context}), 1, WeightsIn::kCacheOnce).total();
   data.passes.layer = hardware.layer_seconds;
   return data;
 }
@@ -91,6 +94,20 @@ TEST(Calibration, PredictsTheMachineThatItWasMadeOf) {
       const double of_other = loop_time(hardware, other, k, 0.8).total();
       EXPECT_NEAR(loop_time(found, other, k, 0.8).total(), of_other, 0.02 * of_other) << ranks << " ranks, K " << k;
     }
+  }
+}
+
+TEST(Calibration, ASimulationHasThePercentilesOfTheLoopsThatItWasMadeOf) {
+  for (const int ranks : {1, 2}) {
+    const PredictedJob job = shipped(ranks);
+    CalibrationData data = seen(truth(ranks), job, 4);
+    const double loop = loop_time(truth(ranks), job, 0, 0.8).total();
+    data.loops = {.p50 = loop, .p90 = 1.1 * loop, .p99 = 1.5 * loop};
+    const Hardware found = calibrate(data);
+    const Simulated played = simulate(found, job, 0.8, 0, 200000, 1);
+    EXPECT_NEAR(played.loop.p50, data.loops->p50, 0.02 * loop) << ranks;
+    EXPECT_NEAR(played.loop.p90, data.loops->p90, 0.02 * loop) << ranks;
+    EXPECT_NEAR(played.loop.p99, data.loops->p99, 0.04 * loop) << ranks;
   }
 }
 
@@ -115,10 +132,13 @@ TEST(Calibration, IsWrittenAsItIsRead) {
   const testing::TemporaryDirectory directory;
   Hardware hardware = truth(2);
   hardware.source = hardware.interconnect.source = "a test";
+  hardware.disturbance.compute = {.tail_probability = 0.01, .tail_mean = 2e-3};
   const auto file = directory.path() / "m.yaml";
   std::ofstream(file) << hardware_yaml(hardware, "w.yaml");
   std::ofstream(directory.path() / "w.yaml") << interconnect_yaml(hardware.interconnect);
   const Hardware read = load_hardware(file.string(), "test");
+  EXPECT_NEAR(read.disturbance.compute.tail_probability, 0.01, 1e-6);
+  EXPECT_NEAR(read.disturbance.compute.tail_mean, 2e-3, 1e-6);
   const PredictedJob job = shipped(2);
   for (const std::int64_t k : {0, 1, 4, 8, 12}) {
     const double expected = loop_time(hardware, job, k, 0.8).total();

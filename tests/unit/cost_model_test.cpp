@@ -174,8 +174,8 @@ TEST(CostModel, APassIsTheLongerOfReadingAndComputing) {
       << "two ranks of a node read 75 each";
   EXPECT_DOUBLE_EQ(pass_time(hardware, {.weight_bytes = 200, .operations = 9000, .layers = 2}, 1).total(), 9 + 1.25);
   hardware.ranks_per_node = 2;
-  EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 1, false), 3);
-  EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 8, false), 4) << "two on each node";
+  EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 1, WeightsIn::kMemory), 3);
+  EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 8, WeightsIn::kMemory), 4) << "two on each node";
 }
 
 TEST(CostModel, MoreRowsCostWhatTheDescriptionSaysAndBeyondItAsTheLastOnes) {
@@ -202,6 +202,9 @@ TEST(CostModel, AModelThatStaysInACacheIsReadFromThereAndTheFirstDraftAfterALarg
   };
   EXPECT_NEAR(of_draft(2) - of_draft(1), draft / 4e9, 0.01 * draft / 4e9);
   EXPECT_NEAR(of_draft(1), draft / 1e9, 0.01 * draft / 1e9);
+  hardware.refill_rate = 0.5e9;
+  EXPECT_NEAR(of_draft(1), draft / 0.5e9, 0.01 * draft / 0.5e9) << "as such a model is known to be read back";
+  EXPECT_NEAR(of_draft(2) - of_draft(1), draft / 4e9, 0.01 * draft / 4e9);
   const double from_memory = loop_time(hardware, job, 0, 0.8).score;
   hardware.cached_bytes = 1e15;
   EXPECT_NEAR(of_draft(1), draft / 4e9, 0.01 * draft / 4e9) << "where the target stays too";

@@ -84,7 +84,7 @@ json ran(const StudyPoint& point, int repeat, double loops, double tokens, doubl
                         {"drafted", loops * static_cast<double>(point.k)},
                         {"draft_ms_per_token", drafts ? json(1.5) : json()},
                         {"ms_per_token", ms_a_loop / tokens},
-                        {"loop_ms", {{"p50", ms_a_loop}}},
+                        {"loop_ms", {{"p50", ms_a_loop}, {"p90", ms_a_loop}, {"p99", ms_a_loop}}},
                         {"token_ms", {{"p50", 1 + repeat}, {"p90", 2 + repeat}, {"p99", 3 + repeat}}},
                         {"split", split}};
   json prompts = json::array();
@@ -119,6 +119,21 @@ class StudyFigures : public ::testing::Test {
   std::vector<StudyPoint> points_;
   StudyResults results_;
 };
+
+TEST_F(StudyFigures, SayHowFarJobsOfOnePointDiffer) {
+  study_.repeats = 4;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    results_.append(ran(points_[0], repeat, 100, repeat % 2 == 0 ? 1 : 1.2, 10));
+    results_.append(ran(points_[1], repeat, 40, 2.5, 15));
+  }
+  const StudySummary summary = summarise(study_, points_, results_);
+  ASSERT_TRUE(summary.points[0].halves && summary.points[1].halves);
+  EXPECT_NE(*summary.points[0].halves, 1);
+  EXPECT_DOUBLE_EQ(*summary.points[1].halves, 1);
+  EXPECT_NEAR(summary.halves.at(1).mean, std::abs(*summary.points[0].halves - 1) / 2, 1e-9);
+  EXPECT_THAT(summary_text(study_, points_, summary),
+              HasSubstr("every other job of these points differs from the rest by"));
+}
 
 TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
   for (int repeat = 0; repeat < 2; ++repeat) {

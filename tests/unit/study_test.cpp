@@ -72,6 +72,15 @@ TEST(Study, AMethodThatSetsKHasNoOtherAndAllReducesAreOfSeveralRanks) {
                                           "all-reduces, ranks 2, native"));
 }
 
+TEST(Study, ValuesMayDependOnTheNumberOfRanks) {
+  const std::vector<StudyPoint> points = points_of(
+      parsed("ranks: [1, 2]\nk: [0]\nall_reduce: false\nmethods: {long: {decode.max_new_tokens: \"1{ranks}\"}}\n"));
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_EQ(points[0].config.decode.max_new_tokens, 11);
+  EXPECT_EQ(points[1].config.decode.max_new_tokens, 12);
+  EXPECT_THAT(points[1].set, Contains("decode.max_new_tokens=12"));
+}
+
 TEST(Study, CommandsAreWhatAUserWouldType) {
   const Study study = parsed(
       "ranks: [2]\nk: [0, 4]\nset: {decode: {max_new_tokens: 9, stop: [a, b]}}\nlauncher: srun  -n {ranks} "
