@@ -6,6 +6,7 @@
 #include "backend/error.h"
 #include "runtime/cost_model.h"
 #include "runtime/hardware_load.h"
+#include "runtime/rows_cost.h"
 #include "runtime/theory.h"
 
 namespace specdec {
@@ -61,7 +62,7 @@ void OptimalDraftLength::observe(const RoundOutcome& outcome) {
 }
 
 std::vector<double> relative_loop_times(const RunConfig& config, const ModelConfig& target, const ModelConfig& draft,
-                                        int ranks) {
+                                        int ranks, Isa isa) {
   std::vector<double> times;
   if (config.decode.hardware == kNoHardware) {
     const auto bytes = [](const ModelConfig& model, DType dtype, int cut) {
@@ -70,7 +71,9 @@ std::vector<double> relative_loop_times(const RunConfig& config, const ModelConf
     const int cut = config.placement == Placement::kSharded ? ranks : 1;
     const double share =
         bytes(draft, config.type_of_draft(), cut) / bytes(target, config.dtype, target_ranks(config.placement, ranks));
-    for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(1 + share * static_cast<double>(k));
+    for (std::int64_t k = 0; k <= config.decode.k; ++k) {
+      times.push_back(typical_rows_cost(config.backend, isa, k + 1) + share * static_cast<double>(k));
+    }
     return times;
   }
   const Hardware hardware = load_hardware(config.decode.hardware, "decode.hardware");

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cpu/isa.h"
 #include "models/config.h"
 #include "runtime/config.h"
 #include "runtime/draft_length.h"
@@ -45,10 +46,11 @@ class OptimalDraftLength final : public DraftLength {
   double accepted_ = 0;
 };
 
-/// Of loops with K = 0 to decode.k: as the cost model has it for decode.hardware, or, where the config names none, in units of the target's pass with a drafted token
-/// taking the share that its weights are of the target's of one rank. Throws kBadInput for hardware that is not there.
+/// Of loops with K = 0 to decode.k: as the cost model has it for decode.hardware, or, where the config names none, in units of the target's pass over one row: more rows cost
+/// what they typically do with `isa` (rows_cost.h), and a drafted token the share that the draft's weights are of the target's of one rank. Throws kBadInput for hardware that is
+/// not there.
 std::vector<double> relative_loop_times(const RunConfig& config, const ModelConfig& target, const ModelConfig& draft,
-                                        int ranks);
+                                        int ranks, Isa isa);
 
 /// As the config has it. A new one for each prompt, so that no prompt depends on the ones before it.
 /// `loop_times`: relative_loop_times(), for `optimal` alone.

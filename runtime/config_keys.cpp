@@ -172,10 +172,12 @@ ConfigKey weights_cache() {
 }
 
 ConfigKey hardware() {
-  ConfigKey key = base("decode.hardware", "name or path", "none, or a description of hardware (docs/study.md)",
-                       "What a loop of K drafted tokens takes, for `decode.draft_length: optimal`. `none`: a drafted "
-                       "token takes the share of the target's pass that the draft's weights are of those of a rank.",
-                       [](RunConfig& c) -> std::string& { return c.decode.hardware; });
+  ConfigKey key =
+      base("decode.hardware", "name or path", "none, or a description of hardware (docs/study.md)",
+           "What a loop of K drafted tokens takes, for `decode.draft_length: optimal`. `none`: more rows cost "
+           "what they typically do with the instruction set, and a drafted token the share of the "
+           "target's pass that the draft's weights are of those of a rank.",
+           [](RunConfig& c) -> std::string& { return c.decode.hardware; });
   key.plain = true;
   key.default_text = kNoHardware;
   key.assign = [accepts = key.accepts](RunConfig& config, const YAML::Node& node, const YamlPlace& place) {

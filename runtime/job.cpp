@@ -90,7 +90,7 @@ Job::Job(const RunConfig& config, JobGroups& groups, Progress& progress, std::fu
                                       .prefetch_bytes = config_.cuda.prefetch << 20}});
     backend_->observe_waits(&device_wait_);
     if (!only_drafts_) load();
-    load_draft();
+    load_draft(isa);
     if (is_root()) {
       load_prompts();
     }
@@ -144,7 +144,7 @@ void Job::load() {
       TransformerOptions{.dtype = config_.dtype, .max_rows = config_.decode.k + 1, .tracer = tracer_});
 }
 
-void Job::load_draft() {
+void Job::load_draft(Isa isa) {
   const bool drafts = config_.drafts_on(world_.rank(), world_.size());
   if (config_.draft.empty() || (!drafts && !is_root())) return;
   draft_shape_ = load_model_config(config_.draft);
@@ -158,7 +158,7 @@ void Job::load_draft() {
                                      TransformerOptions{.dtype = config_.type_of_draft(), .max_rows = 2}, tracer_);
   }
   if (is_root() && config_.decode.draft_length == DraftLengthRule::kOptimal) {
-    loop_times_ = relative_loop_times(config_, target_->config(), *draft_shape_, world_.size());
+    loop_times_ = relative_loop_times(config_, target_->config(), *draft_shape_, world_.size(), isa);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cpu/isa.h"
 #include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/communicator.h"
@@ -68,7 +69,7 @@ class Job {
   struct Draft;
   bool is_root() const { return world_.rank() == 0; }
   void load();
-  void load_draft();
+  void load_draft(Isa isa);
   void load_prompts();
   std::vector<Token> ids_of(const Prompt& prompt, std::size_t index) const;
   EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;

@@ -10,6 +10,7 @@
 #include "runtime/cost_model.h"
 #include "runtime/hardware_load.h"
 #include "runtime/philox.h"
+#include "runtime/rows_cost.h"
 #include "runtime/theory.h"
 
 namespace specdec {
@@ -102,20 +103,38 @@ TEST(OptimalDraftLength, ForgetsSoThatItDraftsAgain) {
   EXPECT_GT(length.next(), 0);
 }
 
-TEST(OptimalDraftLength, WithoutHardwareADraftedTokenTakesTheShareOfItsWeights) {
+TEST(OptimalDraftLength, WithoutHardwareADraftedTokenTakesTheShareOfItsWeightsAndRowsWhatTheyTypicallyDo) {
   RunConfig config;
   config.decode.k = 3;
   const ModelConfig target = load_model_config(kSource / "assets/manpy-11m");
   const ModelConfig draft = load_model_config(kSource / "assets/manpy-2m");
-  const std::vector<double> one = relative_loop_times(config, target, draft, 1);
-  const std::vector<double> two = relative_loop_times(config, target, draft, 2);
+  config.backend = "cuda";
+  const std::vector<double> one = relative_loop_times(config, target, draft, 1, Isa::kAvx2);
+  const std::vector<double> two = relative_loop_times(config, target, draft, 2, Isa::kAvx2);
   ASSERT_EQ(one.size(), 4U);
   EXPECT_EQ(one[0], 1);
   const double share = work_of(draft, {}).weight_bytes / work_of(target, {}).weight_bytes;
   EXPECT_DOUBLE_EQ(one[3], 1 + 3 * share);
   EXPECT_NEAR(two[1] - 1, 2 * share, 0.1 * share);
   config.draft_dtype = DType::kF32;
-  EXPECT_DOUBLE_EQ(relative_loop_times(config, target, draft, 1)[1], 1 + 2 * share);
+  EXPECT_DOUBLE_EQ(relative_loop_times(config, target, draft, 1, Isa::kAvx2)[1], 1 + 2 * share);
+  config.backend = "cpu";
+  for (const Isa isa : {Isa::kAvx2, Isa::kAmxBf16}) {
+    EXPECT_DOUBLE_EQ(relative_loop_times(config, target, draft, 1, isa)[3],
+                     typical_rows_cost("cpu", isa, 4) + 6 * share)
+        << "rows are not free there";
+  }
+}
+
+TEST(RowsCost, IsWhatWasMeasuredAndALineInBetween) {
+  EXPECT_EQ(typical_rows_cost("cpu", Isa::kAvx2, 1), 1);
+  EXPECT_DOUBLE_EQ(typical_rows_cost("cpu", Isa::kAvx2, 5), 1.26);
+  EXPECT_DOUBLE_EQ(typical_rows_cost("cpu", Isa::kAvx2, 7), (1.26 + 2.25) / 2);
+  EXPECT_DOUBLE_EQ(typical_rows_cost("cpu", Isa::kAvx2, 16), 3.78);
+  EXPECT_NEAR(typical_rows_cost("cpu", Isa::kAvx2, 17) - 3.78, (3.78 - 2.25) / 7, 1e-12);
+  EXPECT_DOUBLE_EQ(typical_rows_cost("cpu", Isa::kAvx512Bf16, 5), 1.15);
+  EXPECT_EQ(typical_rows_cost("cpu", Isa::kAvx512, 5), typical_rows_cost("cpu", Isa::kAvx2, 5));
+  EXPECT_EQ(typical_rows_cost("cuda", Isa::kAvx2, 16), 1);
 }
 
 TEST(OptimalDraftLength, WithHardwareALoopTakesWhatTheCostModelSays) {
@@ -124,13 +143,13 @@ TEST(OptimalDraftLength, WithHardwareALoopTakesWhatTheCostModelSays) {
   config.decode.hardware = (kSource / "configs/hardware/h100x8.yaml").string();
   const ModelConfig target = load_model_config(kSource / "assets/shapes/chinchilla-70b");
   const ModelConfig draft = load_model_config(kSource / "assets/shapes/chinchilla-4b");
-  const std::vector<double> found = relative_loop_times(config, target, draft, 8);
+  const std::vector<double> found = relative_loop_times(config, target, draft, 8, Isa::kAvx2);
   const Hardware hardware = load_hardware(config.decode.hardware, "test");
   for (std::int64_t k = 0; k <= 2; ++k) {
     EXPECT_EQ(found.at(static_cast<std::size_t>(k)),
               loop_time(hardware, {.target = target, .draft = draft, .ranks = 8}, k, 0.7).total());
   }
-  EXPECT_THROW(relative_loop_times(config, target, draft, 9), Error);
+  EXPECT_THROW(relative_loop_times(config, target, draft, 9, Isa::kAvx2), Error);
 }
 
 TEST(DraftLengths, AreMadeAsTheConfigSays) {
