@@ -82,15 +82,12 @@ Hardware calibrate(const CalibrationData& data) {
     hardware.node_read_rate = together * data.ranks;
     hardware.ranks_per_node = data.ranks;
   }
-  // In jobs a pass takes a share more or less than alone, at one row and at K + 1; in between and beyond, as between and at these.
+  // In jobs a pass takes a share more or less than alone, and with a draft in its loops another one than without: the draft's weights and the target's drive each other out of
+  // caches, and ranks that waited while it drafted begin cold.
   std::vector<double> in_jobs = data.passes.target;
-  const double rows = data.drafts.drafted + 1;
-  const double at_one = data.alone.compute / in_jobs.front();
-  const double at_rows = data.drafts.compute / interpolated(in_jobs, rows);
-  for (std::size_t i = 0; i < in_jobs.size(); ++i) {
-    const double way = std::min(static_cast<double>(i) / (rows - 1), 1.0);
-    in_jobs[i] *= at_one + way * (at_rows - at_one);
-  }
+  const double beside_a_draft = data.drafts.compute / interpolated(in_jobs, data.drafts.drafted + 1);
+  for (double& seconds : in_jobs) seconds *= beside_a_draft;
+  in_jobs.front() = data.alone.compute;
   hardware.memory.rows_cost = costs_of(in_jobs, overhead, share);
 
   if (data.ranks > 1) {

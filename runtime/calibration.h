@@ -40,7 +40,7 @@ struct CalibrationData {
 ///  - a layer's overhead: passes of a model of nothing but layers;
 ///  - the rate at which a model is read that stays in the cache, and what more rows cost there: the draft's passes; at which it is read back after another: those that follow the target's;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
-///  - what more rows cost there: passes of a rank's part of the target, times what the scoring passes with K = 0 and with K > 0 take over those of as many rows;
+///  - what more rows cost there: passes of a rank's part of the target, times what the scoring pass with K > 0 takes over one of as many rows, over the scoring pass with K = 0;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';
 ///  - a loop, and a drafted token, beside all that: what is left with K = 0, and with K > 0.
 ///  - the machine's jitter, delays that come between two collectives now and then: how far P90 and P99 of the loops with K = 0 lie above their P50 (runtime/delays.h).

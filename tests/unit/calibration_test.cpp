@@ -111,6 +111,19 @@ TEST(Calibration, ASimulationHasThePercentilesOfTheLoopsThatItWasMadeOf) {
   }
 }
 
+TEST(Calibration, OfLoopsThatDraftAllNumbersOfRowsAreAsMuchSlowerAsOne) {
+  const PredictedJob job = shipped(2);
+  CalibrationData data = seen(truth(2), job, 4);
+  data.drafts.compute *= 1.3;
+  const Hardware found = calibrate(data);
+  for (const std::int64_t rows : {2, 3, 5, 8}) {
+    const PassWork pass = work_of(job.target, {.rows = rows, .context = job.context, .ranks = 2, .cache_bytes = 4});
+    const double expected = 1.3 * pass_time(truth(2), pass, 2).work;
+    EXPECT_NEAR(pass_time(found, pass, 2).work, expected, 0.01 * expected) << rows;
+  }
+  EXPECT_EQ(found.memory.cost_of(1), 1);
+}
+
 TEST(Calibration, NoiseLeavesNoNegativeConstants) {
   CalibrationData data = seen(truth(2), shipped(2), 4);
   data.alone.rest = 0;
