@@ -53,6 +53,7 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
   figures.full_loops += metrics.at("full_loops").get<std::int64_t>();
   figures.modelled = row.at("modelled").get<bool>();
   figures.forced = row.at("forced").get<std::string>();
+  figures.backend = row.at("machine").value("backend", "");
   const double loops = number(metrics.at("loops"));
   const double full_loops = number(metrics.at("full_loops"));
   sums.loops += loops;
@@ -243,8 +244,7 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
                                    .drafts = loop_of(summary.points[drafts]),
                                    .loops = in_seconds(summary.points[alone].typical_loop_ms)});
     hardware.name = fmt::format("{}-{}", study.name, ranks);
-    hardware.source =
-        fmt::format("calibrated with {} on {}", study.config, summary.machine.at("backend").get<std::string>());
+    hardware.source = fmt::format("calibrated with {} on {}", study.config, summary.points[alone].backend);
     hardware.interconnect.name = hardware.name;
     hardware.interconnect.source = hardware.source;
     summary.calibrated.emplace(ranks, std::move(hardware));

@@ -47,6 +47,7 @@ struct PointFigures {
   std::optional<double> tokens_per_loop;
   std::optional<double> expected_tokens_per_loop;
   std::optional<double> draft_ms_per_token;
+  std::string backend;  ///< as the reports of its jobs name it
   double drafted_per_loop = 0;
   double context = 0;                                            ///< committed tokens, the mean over what was generated
   double late_share = 0;                                         ///< of modelled collectives

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Percentiles of a loop, of the simulator and of the real program, under one modelled interconnect with jitter.
 
-    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 900] [--tokens 128] [--repeats 9] [--json F]   (after `source build/release/env.sh`)
+    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 300] [--tokens 128] [--repeats 9] [--json F]   (after `source build/release/env.sh`)
 
 What is asked is how the jitter of many collectives adds up in a loop. So the machine is described by jobs whose interconnect has no jitter: what a loop takes beside its
 collectives, and how the machine itself disturbs it, as delays between two collectives that come with some probability and are exponential, the two figures for which the
 simulator gives those jobs' own percentiles. Then it predicts the jobs whose interconnect has jitter, which come in turn with the others. A calibration of jobs that do not
-wait would say too little: weights leave the caches of a machine that mostly waits. An all-reduce is modelled to take many times what a real one does.
+wait would say too little: weights leave the caches of a machine that mostly waits. An all-reduce is modelled to take many times what a real one does, but so little that
+waits with jitter stay below a millisecond, too: longer ones begin with a sleep (parallel/alarm.cpp), from which a virtual core comes back now and then when it is too late, and jobs
+without jitter would not have shown that.
 """
 
 import argparse
@@ -122,7 +124,7 @@ def main():
     parser.add_argument("--config", default="chinchilla-like-native.yaml")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--k", default="0,4", help="drafted tokens a loop, one table line each")
-    parser.add_argument("--latency-us", type=float, default=900)
+    parser.add_argument("--latency-us", type=float, default=300)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=9, help="jobs of each K without and with jitter")
     parser.add_argument("--json")
