@@ -74,10 +74,10 @@ class Descriptor {
   int number_;
 };
 
-/// A plain file of this user that nobody else may write, or has under another name.
+/// A plain file of this user that nobody else may write, or has under another name. One that was replaced since it was opened has no name left, and is as whole as it was.
 bool is_ours(const struct stat& status) {
   return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
-         status.st_nlink == 1;
+         status.st_nlink <= 1;
 }
 
 bool read_all(int file, std::span<std::byte> out, std::size_t at) {
