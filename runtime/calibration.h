@@ -42,7 +42,7 @@ struct CalibrationData {
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
 ///  - what more rows cost there: passes of a rank's part of the target, times what the scoring pass with K > 0 takes over one of as many rows, over the scoring pass with K = 0;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';
-///  - a loop, and a drafted token, beside all that: what is left with K = 0, and with K > 0.
+///  - a loop, and a drafted token, beside all that: what is left with K = 0, and with K > 0;
 ///  - the machine's jitter, delays that come between two collectives now and then: how far P90 and P99 of the loops with K = 0 lie above their P50 (runtime/delays.h).
 /// A constant that noise would make negative is 0.
 Hardware calibrate(const CalibrationData& data);

@@ -145,20 +145,22 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads) {
   TimedModel draft(draft_shape, open_weights(config.draft, config.weights), config.type_of_draft(), *backend, context);
   TimedModel layers(hollow(shape), open_weights({}, {.random = true}), config.dtype, *backend, 0);
   Series of_part(part);
-  Series of_whole(whole ? *whole : part, 1);
+  std::optional<Series> of_whole;
+  if (whole) of_whole.emplace(*whole, 1);
   Series of_draft(draft);
   Series of_layers(layers, 1);
   std::vector<double> draft_after_target;
   const auto draft_first = [&] { draft_after_target.push_back(draft.pass(1)); };
   for (int turn = 0; turn < kTurns; ++turn) {
     of_part.turn(draft_first);
-    of_whole.turn(draft_first);
+    if (of_whole) of_whole->turn(draft_first);
     of_draft.turn();
     of_layers.turn();
   }
+  const std::vector<double> target = of_part.medians();
   return {.threads = threads,
-          .target = of_part.medians(),
-          .whole_target = of_whole.medians().front(),
+          .target = target,
+          .whole_target = of_whole ? of_whole->medians().front() : target.front(),
           .draft = of_draft.medians(),
           .draft_after_target = median(std::move(draft_after_target)),
           .layer = of_layers.medians().front() / static_cast<double>(shape.layers)};

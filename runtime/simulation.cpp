@@ -140,8 +140,8 @@ Simulated simulate(const Hardware& hardware, const PredictedJob& job, double alp
     return seconds;
   };
   const bool is_ahead = job.placement == Placement::kDedicated && k > 0;
-  double there =
-      0;  // when what was drafted ahead has come, from the loop's begin on; nothing was ahead of the first one
+  // When what was drafted ahead has come, from the loop's begin on; nothing was ahead of the first one.
+  double there = 0;
   bool right = false;  // whether it is what is wanted
   for (std::int64_t loop = 0; loop < loops; ++loop) {
     double seconds = 0;

@@ -207,7 +207,6 @@ PassTimes mean_passes(const std::vector<json>& of, int ranks) {
   const std::string which = std::to_string(ranks);
   for (const json& job : of) {
     const json& passes = job.at(which);
-    mean.threads = passes.at("threads").get<int>();
     add(mean.target, passes.at("target_ms"));
     add(mean.draft, passes.at("draft_ms"));
     mean.whole_target += share * passes.at("whole_target_ms").get<double>() / kMilli;

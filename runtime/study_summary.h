@@ -73,9 +73,10 @@ struct StudySummary {
   nlohmann::json machine;                   ///< of the last job, with its program
   std::string program;
   std::map<int, Hardware> calibrated;  ///< by ranks, where the study calibrates
-  std::map<int, Deviations>
-      errors;  ///< of what is predicted, by ranks; points left out that a calibration was made from
-  std::map<int, Deviations> halves;  ///< of every other job of the same points from the rest: what lies in any error
+  /// Of what is predicted, by ranks; points left out that a calibration was made from.
+  std::map<int, Deviations> errors;
+  /// Of every other job of the same points from the rest: what lies in any error.
+  std::map<int, Deviations> halves;
 };
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);

@@ -1,0 +1,48 @@
+/// Passes of models alone, as a calibration times them.
+#include "runtime/pass_times.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace specdec {
+namespace {
+
+const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+
+RunConfig smallest() {
+  RunConfig config;
+  config.target = config.draft = kSource / "assets/manpy-0.5m";
+  config.decode.max_new_tokens = 16;
+  return config;
+}
+
+TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
+  constexpr std::int64_t kRanks[] = {1, 2, 4};
+  const std::map<int, PassTimes> found = time_passes(smallest(), kRanks, 2);
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found.at(1).threads, 2);
+  EXPECT_EQ(found.at(2).threads, 1);
+  EXPECT_EQ(found.at(4).threads, 1) << "ranks that share a core have a thread each";
+  for (const auto& [ranks, times] : found) {
+    for (const std::vector<double>& of : {times.target, times.draft}) {
+      ASSERT_EQ(std::ssize(of), kTimedRows) << ranks;
+      EXPECT_TRUE(std::ranges::all_of(of, [](double seconds) { return seconds > 0; })) << ranks;
+    }
+    EXPECT_GT(times.whole_target, 0) << ranks;
+    EXPECT_GT(times.draft_after_target, 0) << ranks;
+    EXPECT_GT(times.layer, 0) << ranks;
+  }
+  EXPECT_EQ(found.at(1).whole_target, found.at(1).target.front()) << "one rank has all of it";
+}
+
+TEST(PassTimes, AreOfTheThreadsThatTheConfigAsksFor) {
+  constexpr std::int64_t kRanks[] = {1};
+  RunConfig config = smallest();
+  config.parallel.threads = 1;
+  EXPECT_EQ(time_passes(config, kRanks, 8).at(1).threads, 1);
+}
+
+}  // namespace
+}  // namespace specdec
