@@ -8,6 +8,8 @@ target_include_directories(specdec_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_S
 set(cxx_flags -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Werror
   -ffp-contract=off -fno-math-errno)
 target_compile_options(specdec_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags};-Wpedantic>")
+# Files that are compiled as one (unity builds) are not the main file, whose types GCC lets have members of anonymous namespaces.
+target_compile_options(specdec_flags INTERFACE "$<$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>:-Wno-subobject-linkage>")
 # The same rule on the device, where subnormals are flushed as on every thread of the CPU. What nvcc writes for the host compiler has line
 # markers of GCC's own, so it is not pedantic; its remark 554 is about BasicRows<const T>, whose conversion to itself is never called; and
 # fmt 9 takes nvcc for a compiler without constexpr.

@@ -26,6 +26,7 @@
 #include "parallel/host_cores.h"
 #include "parallel/program.h"
 #include "parallel/timed_communicator.h"
+#include "parallel/value_bytes.h"
 #include "runtime/agree_isa.h"
 #include "runtime/agree_threads.h"
 #include "runtime/byte_sizes.h"
@@ -153,7 +154,7 @@ std::vector<Token> share_tokens(Communicator& world, const Options& options, con
   std::vector<Token> tokens =
       agree(world, [&] { return world.rank() == 0 ? read_tokens(options, config) : std::vector<Token>{}; });
   std::size_t count = tokens.size();
-  world.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0, Stream{});
+  world.broadcast(value_bytes(count), 0, Stream{});
   tokens.resize(count);
   world.broadcast(std::as_writable_bytes(std::span(tokens)), 0, Stream{});
   return tokens;

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "backend/error.h"
+#include "models/json_shown.h"
 #include "models/limits.h"
 #include "models/text_file.h"
 #include "models/utf8.h"
@@ -14,14 +15,6 @@ namespace specdec {
 namespace {
 
 constexpr std::uint64_t kLargestFile = std::uint64_t{256} << 20;
-
-std::string shown(const nlohmann::json& value) {
-  std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  constexpr std::size_t kShown = 80;
-  if (text.size() <= kShown) return text;
-  text.resize(kShown);
-  return take_valid_utf8(text, false) + "...";
-}
 
 }  // namespace
 

@@ -6,25 +6,13 @@
 #include <utility>
 
 #include "backend/error.h"
+#include "models/json_shown.h"
 #include "models/text_file.h"
 
 namespace specdec {
 namespace {
 
 constexpr std::uint64_t kLargestJson = std::uint64_t{16} << 20;
-
-/// A value as an error message shows it: short, whatever the file holds.
-std::string shown(const nlohmann::json& value) {
-  constexpr std::size_t kLongest = 60;
-  if (value.is_structured() && value.size() > 8) {
-    return value.is_array() ? fmt::format("a list of {}", value.size()) : "an object";
-  }
-  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > kLongest) {
-    text.replace(kLongest, std::string::npos, "...");
-  }
-  return text;
-}
 
 std::string integer_between(std::int64_t low, std::int64_t high) {
   return fmt::format("an integer from {} to {}", low, high);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/value_bytes.h"
+
 namespace specdec {
 namespace {
 
@@ -12,11 +14,6 @@ struct Outcome {
   std::int32_t failed = 0;
   ErrorKind kind = ErrorKind::kInternal;
 };
-
-template <typename T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
 
 }  // namespace
 
@@ -39,7 +36,7 @@ void throw_if_any(Communicator& group, const std::exception_ptr& mine) {
     }
   }
   std::vector<Outcome> all(group.size());
-  group.all_gather(bytes_of(outcome), std::as_writable_bytes(std::span(all)), {});
+  group.all_gather(value_bytes(outcome), std::as_writable_bytes(std::span(all)), {});
   const auto first = std::find_if(all.begin(), all.end(), [](const Outcome& o) { return o.failed != 0; });
   if (first != all.end()) {
     broadcast_string(group, message, static_cast<int>(first - all.begin()));
@@ -49,7 +46,7 @@ void throw_if_any(Communicator& group, const std::exception_ptr& mine) {
 
 void broadcast_string(Communicator& group, std::string& text, int root) {
   std::uint64_t length = text.size();
-  group.broadcast(bytes_of(length), root, {});
+  group.broadcast(value_bytes(length), root, {});
   text.resize(length);
   group.broadcast(std::as_writable_bytes(std::span(text)), root, {});
 }

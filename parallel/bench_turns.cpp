@@ -5,6 +5,8 @@
 #include <numeric>
 #include <span>
 
+#include "parallel/value_bytes.h"
+
 namespace specdec {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr int kMost = 5000;
 constexpr int kBlocks = 20;  // of each contender at most
 
 double agreed(Communicator& control, double value) {
-  control.broadcast(std::as_writable_bytes(std::span(&value, 1)), 0, Stream{});
+  control.broadcast(value_bytes(value), 0, Stream{});
   return value;
 }
 

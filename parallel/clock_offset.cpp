@@ -11,16 +11,12 @@
 #include <vector>
 
 #include "parallel/tracer.h"
+#include "parallel/value_bytes.h"
 
 namespace specdec {
 namespace {
 
 constexpr int kRoundTrips = 64;
-
-template <typename T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
 
 /// Names the clock that this process reads: the boot of its kernel, and the time namespace. Empty where the system does not say.
 std::array<char, 128> clock_identity() {
@@ -66,9 +62,9 @@ ClockOffset measure_clock_offset(Communicator& group, const std::function<std::i
   for (int trip = 0; trip < kRoundTrips; ++trip) {
     group.barrier();  // nobody comes late, which would only make the trip longer
     std::int64_t sent = now();
-    group.broadcast(bytes_of(sent), 0, {});
+    group.broadcast(value_bytes(sent), 0, {});
     std::int64_t mine = now();
-    group.gather(bytes_of(mine), std::as_writable_bytes(std::span(shown)), 0, {});
+    group.gather(value_bytes(mine), std::as_writable_bytes(std::span(shown)), 0, {});
     if (group.rank() == 0) {
       // Every clock was read after `sent` and before this.
       const std::int64_t received = now();

@@ -6,6 +6,7 @@
 
 #include "backend/error.h"
 #include "backend/slice_sums.h"
+#include "parallel/value_bytes.h"
 
 namespace specdec {
 namespace {
@@ -73,8 +74,7 @@ void ParallelHead::sums(ConstRows logits, float temperature, std::span<const std
   for (std::size_t r = 0; r < entry.size(); ++r) {
     if (vocabulary.contains(entry[r])) {
       const float* at = logits.row(static_cast<std::int64_t>(r)) + (entry[r] - vocabulary.begin);
-      backend_.download(std::as_writable_bytes(std::span(&my_sums_[r * record + share].max, 1)),
-                        reinterpret_cast<const std::byte*>(at), stream);
+      backend_.download(value_bytes(my_sums_[r * record + share].max), reinterpret_cast<const std::byte*>(at), stream);
     }
   }
   backend_.slice_sum(logits, temperature, slices_, my_slices_, stream);

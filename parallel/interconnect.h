@@ -8,6 +8,9 @@
 
 namespace specdec {
 
+/// That a description of an interconnect or of a machine may be of.
+inline constexpr int kMostDescribedRanks = 1 << 20;
+
 /// How messages of one collective follow each other. n ranks, B bytes of payload, a = latency of a step, b = bandwidth of
 /// a rank in one direction.
 enum class LinkAlgorithm : std::uint8_t {

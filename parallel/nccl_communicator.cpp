@@ -17,6 +17,7 @@
 #include "parallel/device_communicator.h"
 #include "parallel/gathered_sum.h"
 #include "parallel/on_gpu.h"
+#include "parallel/value_bytes.h"
 
 namespace specdec {
 namespace {
@@ -212,7 +213,7 @@ ncclUniqueId share_id(Communicator& host, std::string_view place) {
     }
     return mine;
   });
-  host.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, Stream{});
+  host.broadcast(value_bytes(id), 0, Stream{});
   return id;
 }
 

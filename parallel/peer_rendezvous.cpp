@@ -17,6 +17,7 @@
 #include "parallel/network_interface.h"
 #include "parallel/peer.h"
 #include "parallel/socket_wait.h"
+#include "parallel/value_bytes.h"
 
 namespace specdec {
 namespace {
@@ -58,7 +59,7 @@ void send_at_once(int fd) {
 /// The rank behind a new connection, or -1 for a stranger.
 int greet(int fd, std::uint64_t token, Clock::time_point until) {
   Hello hello;
-  const auto bytes = std::as_writable_bytes(std::span(&hello, 1));
+  const auto bytes = value_bytes(hello);
   for (std::size_t got = 0; got < bytes.size();) {
     if (!wait_for(fd, POLLIN, until)) {
       return -1;

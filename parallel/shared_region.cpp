@@ -19,6 +19,7 @@
 #include "backend/error.h"
 #include "parallel/agree.h"
 #include "parallel/socket_wait.h"
+#include "parallel/value_bytes.h"
 
 namespace specdec {
 namespace {
@@ -204,7 +205,7 @@ SharedRegion SharedRegion::across(Communicator& group, std::size_t bytes) {
       listener = open_desk(desk);
     }
   });
-  group.broadcast(std::as_writable_bytes(std::span(&desk, 1)), 0, Stream{});
+  group.broadcast(value_bytes(desk), 0, Stream{});
   return agree(group, [&] {
     if (first) {
       hand_out(listener, desk, memory.get(), group.size() - 1);

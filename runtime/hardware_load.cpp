@@ -21,7 +21,6 @@ constexpr double kMega = 1e6;
 constexpr double kTera = 1e12;
 constexpr double kMicro = 1e-6;
 constexpr double kLongest = 1e6;  // us
-constexpr int kMostRanks = 1 << 20;
 
 struct Read {
   Hardware hardware;
@@ -41,10 +40,10 @@ std::vector<FileKey> keys_of(Read& out) {
   return {
       text("name", "a name", hardware.name),
       required(text("source", "where the figures are from", hardware.source)),
-      required(file_key::integer("ranks", 1, kMostRanks, hardware.ranks)),
+      required(file_key::integer("ranks", 1, kMostDescribedRanks, hardware.ranks)),
       required(number("read_GBps", 1e-3, 1e6, kGiga, hardware.memory.rate)),
       number("node_read_GBps", 1e-3, 1e7, kGiga, hardware.node_read_rate),
-      file_key::integer("ranks_per_node", 1, kMostRanks, hardware.ranks_per_node),
+      file_key::integer("ranks_per_node", 1, kMostDescribedRanks, hardware.ranks_per_node),
       number("tflops", 1e-6, 1e6, kTera, hardware.operations_rate),
       rows_cost("rows_cost", hardware.memory.rows_cost),
       required(number("cache.MB", 1e-3, 1e6, kMega, hardware.cached_bytes)),
@@ -60,7 +59,7 @@ std::vector<FileKey> keys_of(Read& out) {
       number("jitter.sigma", 0, 2, 1, hardware.disturbance.compute.sigma),
       number("jitter.tail_probability", 0, 1, 1, hardware.disturbance.compute.tail_probability),
       number("jitter.tail_mean_us", 0, kLongest, kMicro, hardware.disturbance.compute.tail_mean),
-      required(file_key::integer("stragglers.ranks", 1, kMostRanks, hardware.disturbance.stragglers)),
+      required(file_key::integer("stragglers.ranks", 1, kMostDescribedRanks, hardware.disturbance.stragglers)),
       required(number("stragglers.factor", 1, 1e3, 1, hardware.disturbance.straggler_factor)),
       text("interconnect", "the name of an interconnect or of its file", out.interconnect),
   };

@@ -20,11 +20,10 @@ constexpr double kMicrosecond = 1e-6;
 constexpr double kGigabyte = 1e9;
 constexpr double kLongestMicroseconds = 1e6;
 constexpr int kFewestRanks = 2;
-constexpr int kMostRanks = 1 << 20;
 
 template <typename Into>
 FileKey ranks(const std::string& name, Into& into) {
-  return file_key::integer(name, kFewestRanks, kMostRanks, into);
+  return file_key::integer(name, kFewestRanks, kMostDescribedRanks, into);
 }
 
 FileKey algorithm(const std::string& name, LinkAlgorithm& into) {

@@ -8,6 +8,7 @@
 
 #include "backend/error.h"
 #include "parallel/agree.h"
+#include "parallel/value_bytes.h"
 #include "runtime/whole_file.h"
 
 namespace specdec {
@@ -125,7 +126,7 @@ JobTrace::JobTrace(std::filesystem::path directory, std::string program, std::st
   });
   first_ = measure_clock_offset(control_);
   origin_ = Tracer::now();
-  control_.broadcast(std::as_writable_bytes(std::span(&origin_, 1)), 0, {});
+  control_.broadcast(value_bytes(origin_), 0, {});
 }
 
 JobTrace::~JobTrace() { write_alone("ended by an error"); }

@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/clock.h"
+
 namespace specdec {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kMilli = 1e3;
 
 json simulated_json(const Simulated& of, std::int64_t loops) {
   return {{"loops", loops},

@@ -28,7 +28,7 @@ using file_key::text;
 
 constexpr const char* kListOfRanks = "a list of integers from 1 to 16";
 constexpr const char* kListOfK = "a list of integers from 0 to 256";
-constexpr int kMostRanks = 16;
+constexpr int kMostRanksOfAJob = 16;
 constexpr std::int64_t kMostDrafted = 256;
 constexpr const char* kNames = "names that map to keys of a config";
 constexpr std::string_view kRanksWord = "{ranks}";
@@ -106,7 +106,7 @@ std::vector<FileKey> keys_of(Study& study) {
        [&study](const YAML::Node& node, const YamlPlace& place) { add_keys(node, "", "set", place, study.set); }},
       set_of<int>("ranks", kListOfRanks, study.ranks,
                   [](const YAML::Node& node, const YamlPlace& place) {
-                    return read_integer(place, node, "ranks", 1, kMostRanks);
+                    return read_integer(place, node, "ranks", 1, kMostRanksOfAJob);
                   }),
       set_of<std::int64_t>("k", kListOfK, study.ks,
                            [](const YAML::Node& node, const YamlPlace& place) {

@@ -32,8 +32,7 @@ constexpr const char* kExamples =
     "  specdec_study --predict --hardware tpu-v4x16 --config chinchilla-70b.yaml --alpha 0.755 --placement rank0 "
     "--json F\n"
     "Exit codes: 0 done; 1 a bug, or jobs of a study that failed; 2 bad input; 128 + signal interrupted.";
-constexpr std::int64_t kMostDrafted = 1024;
-constexpr int kMostRanks = 1 << 20;
+constexpr std::int64_t kMostPredicted = 1024;
 constexpr std::int64_t kMostLoops = 100'000'000;
 constexpr std::int64_t kLongestContext = std::int64_t{1} << 30;
 
@@ -149,8 +148,8 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
     throw_bad_input(fmt::format("--alpha: found {}, expected a number from 0 to 1", command.alpha));
   }
   if (app.count("--ranks") > 0) {
-    if (ranks < 1 || ranks > kMostRanks) {
-      throw_bad_input(fmt::format("--ranks: found {}, expected an integer from 1 to {}", ranks, kMostRanks));
+    if (ranks < 1 || ranks > kMostDescribedRanks) {
+      throw_bad_input(fmt::format("--ranks: found {}, expected an integer from 1 to {}", ranks, kMostDescribedRanks));
     }
     command.ranks = ranks;
   }
@@ -166,7 +165,7 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
     throw_bad_input("--json: found nothing, expected the name of a file");
   }
   command.placement = placement_of(placement);
-  command.ks = parse_range(ks, kMostDrafted, "--k");
+  command.ks = parse_range(ks, kMostPredicted, "--k");
   return command;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "backend/error.h"
+#include "runtime/clock.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
 
@@ -15,7 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMilli = 1e3;
 constexpr const char* kSplit[] = {"draft", "broadcast", "score_compute", "score_all_reduce", "decide", "rest"};
 
 /// Sums over the jobs of a point.

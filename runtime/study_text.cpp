@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/clock.h"
 #include "runtime/published.h"
 #include "runtime/theory.h"
 
@@ -11,8 +12,6 @@ namespace specdec {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kMilli = 1e3;
 
 std::string kind_of(const PointFigures& figures) {
   return figures.modelled ? "measured under a modelled interconnect" : "measured";

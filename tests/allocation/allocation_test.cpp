@@ -31,7 +31,7 @@
 #include "tests/allocation/counted_malloc.h"
 #include "tests/support/random_model.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 constexpr std::int64_t kDrafted = 4;
@@ -259,4 +259,4 @@ INSTANTIATE_TEST_SUITE_P(Cpu, OneThread,
                          [](const auto& value) { return name_of(value.param); });
 
 }  // namespace
-}  // namespace specdec::testing
+}  // namespace specdec::tests

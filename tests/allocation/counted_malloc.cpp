@@ -15,7 +15,7 @@ void __libc_free(void* memory);
 }
 // NOLINTEND(bugprone-reserved-identifier)
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 // Constant-initialised: the loader allocates before any constructor runs.
@@ -27,32 +27,32 @@ void count() { calls.fetch_add(1, std::memory_order_relaxed); }
 
 std::int64_t allocations() { return calls.load(std::memory_order_relaxed); }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests
 
 extern "C" {
 
 void* malloc(std::size_t bytes) {
-  specdec::testing::count();
+  specdec::tests::count();
   return __libc_malloc(bytes);
 }
 void* calloc(std::size_t count, std::size_t bytes) {
-  specdec::testing::count();
+  specdec::tests::count();
   return __libc_calloc(count, bytes);
 }
 void* realloc(void* memory, std::size_t bytes) {
-  specdec::testing::count();
+  specdec::tests::count();
   return __libc_realloc(memory, bytes);
 }
 void* memalign(std::size_t alignment, std::size_t bytes) {
-  specdec::testing::count();
+  specdec::tests::count();
   return __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  specdec::testing::count();
+  specdec::tests::count();
   return __libc_memalign(alignment, bytes);
 }
 int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
-  specdec::testing::count();
+  specdec::tests::count();
   *memory = __libc_memalign(alignment, bytes);
   return *memory == nullptr ? ENOMEM : 0;
 }

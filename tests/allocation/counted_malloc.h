@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// Calls of malloc, calloc, realloc and the aligned ones so far, by any thread of this program; operator new is among them, since it calls
 /// malloc. Linking counted_malloc.cpp replaces the C library's own.
 std::int64_t allocations();
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

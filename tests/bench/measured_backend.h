@@ -21,7 +21,7 @@ struct OperationCost {
 };
 
 /// A backend of the host that takes the time of each operation, and counts what it must move.
-class MeasuredBackend final : public testing::ForwardingBackend {
+class MeasuredBackend final : public tests::ForwardingBackend {
  public:
   explicit MeasuredBackend(std::unique_ptr<Backend> inner) : ForwardingBackend(std::move(inner)) {}
 

@@ -17,6 +17,7 @@
 #include "parallel/host_clock.h"
 #include "parallel/modelled_link.h"
 #include "parallel/program.h"
+#include "parallel/value_bytes.h"
 #include "runtime/interconnect_load.h"
 
 namespace specdec {
@@ -93,7 +94,7 @@ Times times(Communicator& link, std::size_t bytes, const Options& options) {
 std::vector<double> clock_lateness(Communicator& link, double period_us, int count) {
   constexpr std::int64_t kMissed = -1;
   std::int64_t start = host_nanoseconds() + 1'000'000;
-  link.broadcast(std::as_writable_bytes(std::span(&start, 1)), 0, Stream{});
+  link.broadcast(value_bytes(start), 0, Stream{});
   const auto period = static_cast<std::int64_t>(period_us * 1000);
   std::vector<std::int64_t> late(count);
   for (int i = 0; i < count; ++i) {

@@ -11,9 +11,9 @@
 namespace specdec::golden {
 namespace {
 
-using testing::columns_of;
-using testing::ForwardingBackend;
-using testing::RegroupedBackend;
+using tests::columns_of;
+using tests::ForwardingBackend;
+using tests::RegroupedBackend;
 
 const std::vector<int> kOtherRanks{3, 5, 6, 7};
 

@@ -19,7 +19,7 @@ std::vector<std::vector<Token>> texts(const std::filesystem::path& directory) {
   const auto tokenizer = load_tokenizer(directory);
   const std::int64_t context = load_model_config(directory).context;
   std::vector<std::vector<Token>> all;
-  for (const nlohmann::json& problem : testing::human_eval()) {
+  for (const nlohmann::json& problem : tests::human_eval()) {
     std::vector<Token> tokens =
         tokenizer->encode(problem["prompt"].get<std::string>() + problem["canonical_solution"].get<std::string>());
     if (static_cast<std::int64_t>(tokens.size()) <= context && all.size() < kTexts) {

@@ -52,7 +52,7 @@ class ScoreProgram : public ::testing::Test {
     directory_.write("ids", text);
   }
 
-  const testing::TemporaryDirectory directory_;
+  const tests::TemporaryDirectory directory_;
 };
 
 TEST_F(ScoreProgram, WritesTheLogitsOfEveryPosition) {

@@ -10,6 +10,7 @@
 #include "mpi_test.h"
 #include "parallel/modelled_link.h"
 #include "parallel/timed_communicator.h"
+#include "parallel/value_bytes.h"
 #include "tests/support/communicator_battery.h"
 #include "tests/support/modelled_promise.h"
 
@@ -61,7 +62,7 @@ TEST_P(Transport, ModelledRootsDoNotOutrunWhatIsRemembered) {
   }
   for (int i = 0; i < 500; ++i) {
     int number = link->rank() == 0 ? i : -1;
-    link->broadcast(std::as_writable_bytes(std::span(&number, 1)), 0, Stream{});
+    link->broadcast(value_bytes(number), 0, Stream{});
     ASSERT_EQ(number, i);
   }
 }

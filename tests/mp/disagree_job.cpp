@@ -18,7 +18,7 @@
 namespace {
 
 using namespace specdec;
-using namespace specdec::testing;
+using namespace specdec::tests;
 
 Tampering tampering(const std::string& kind, std::uint32_t number) {
   Tampering what;

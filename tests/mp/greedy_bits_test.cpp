@@ -5,7 +5,7 @@
 #include "tests/support/all_isas.h"
 #include "tests/support/random_model.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 class GreedyBits : public ::testing::TestWithParam<const char*> {};
@@ -49,4 +49,4 @@ INSTANTIATE_TEST_SUITE_P(Over, GreedyBits, ::testing::Values("mpi", "shm", "hier
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
-}  // namespace specdec::testing
+}  // namespace specdec::tests

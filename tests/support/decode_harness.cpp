@@ -8,7 +8,7 @@
 #include "runtime/model_drafter.h"
 #include "runtime/philox.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 constexpr std::int64_t kMaxDrafted = 20;
@@ -181,4 +181,4 @@ void DecodeRank::follow(const DecodeCase& settings, const Tampering& tampering) 
   }
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -17,7 +17,7 @@
 #include "runtime/coordinator.h"
 
 /// Runs the real decoding loop on every rank of a group, as a program would, and keeps what it showed.
-namespace specdec::testing {
+namespace specdec::tests {
 
 enum class DraftKind : std::uint8_t {
   kNone,    ///< autoregressive
@@ -76,4 +76,4 @@ class DecodeRank {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

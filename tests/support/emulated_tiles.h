@@ -11,7 +11,7 @@
 #include "backend/cpu/matmul_tiles.h"
 #include "backend/dtype.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// The AMX instructions that TileMatmul uses, as the pseudo code of Intel's Software Developer's Manual (volume 2) has them, for CPUs that have none. What
 /// would raise an exception ends the program. Each thread has its own tiles.
@@ -164,4 +164,4 @@ class EmulatedTiles {
 
 inline constexpr MatmulKernel kMatmulEmulatedTiles = TileMatmul<EmulatedTiles>::kernel();
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

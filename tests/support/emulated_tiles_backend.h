@@ -8,7 +8,7 @@
 #include "tests/support/emulated_tiles.h"
 #include "tests/support/forwarding_backend.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// The CPU backend with the kernel for tiles, on emulated ones. Weights are bf16.
 class EmulatedTilesBackend final : public ForwardingBackend {
@@ -33,4 +33,4 @@ inline std::unique_ptr<Backend> make_emulated_tiles_backend() {
   return std::make_unique<EmulatedTilesBackend>(make_backend({.name = "cpu", .isa = detect_isa(), .threads = 1}));
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

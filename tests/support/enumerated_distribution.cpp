@@ -10,7 +10,7 @@
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 std::vector<double> warp_in_double(const std::vector<float>& logits, const SamplingParams& sampling) {
@@ -132,4 +132,4 @@ double chi_square(const std::vector<double>& observed, const std::vector<double>
   return statistic;
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -7,7 +7,7 @@
 #include "backend/sampler.h"
 #include "models/config.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// The distribution of the first three tokens that a model writes after `prompt`, by enumeration of all prefixes, in double precision
 /// and with a warp written for this test alone (temperature, then top-k, then top-p; ties to the lowest id).
@@ -35,4 +35,4 @@ double chi_square_limit(std::int64_t degrees);
 /// number of bins used less one. A count where nothing is expected gives infinity.
 double chi_square(const std::vector<double>& observed, const std::vector<double>& expected, std::int64_t& degrees);
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// Does all that another backend does. Tests derive from it to compute one operation in another way, or wrongly.
 class ForwardingBackend : public Backend {
@@ -71,4 +71,4 @@ class ForwardingBackend : public Backend {
   std::unique_ptr<Backend> inner_;
 };
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

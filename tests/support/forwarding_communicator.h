@@ -2,7 +2,7 @@
 
 #include "parallel/communicator.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// Does what another one does; for tests that change one operation.
 class ForwardingCommunicator : public Communicator {
@@ -29,4 +29,4 @@ class ForwardingCommunicator : public Communicator {
   Communicator& inner_;
 };
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

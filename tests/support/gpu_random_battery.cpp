@@ -52,17 +52,16 @@ Values rows(Backend& backend, const WeightView& weight) {
 }  // namespace
 
 void expect_random_weights(Backend& gpu, DType dtype) {
-  for (const testing::RandomLayer& layer : testing::random_layers(dtype)) {
-    const testing::ReadLayer read(layer.spec());
+  for (const tests::RandomLayer& layer : tests::random_layers(dtype)) {
+    const tests::ReadLayer read(layer.spec());
     const auto made = gpu.pack(layer.spec());
     const auto copied = gpu.pack(read.spec());
     EXPECT_EQ(made->bytes(), copied->bytes()) << layer.name;
     EXPECT_EQ(product(gpu, *made), product(gpu, *copied)) << layer.name;
   }
   CpuBackend cpu(Isa::kScalar, 1);
-  EXPECT_EQ(rows(gpu, testing::random_view(8, 0, 30, 70, 70, 1)), rows(cpu, testing::random_view(8, 0, 30, 70, 70, 1)));
-  EXPECT_EQ(rows(gpu, testing::random_view(8, 13, 20, 33, 1, 40)),
-            rows(cpu, testing::random_view(8, 13, 20, 33, 1, 40)));
+  EXPECT_EQ(rows(gpu, tests::random_view(8, 0, 30, 70, 70, 1)), rows(cpu, tests::random_view(8, 0, 30, 70, 70, 1)));
+  EXPECT_EQ(rows(gpu, tests::random_view(8, 13, 20, 33, 1, 40)), rows(cpu, tests::random_view(8, 13, 20, 33, 1, 40)));
 }
 
 }  // namespace specdec::battery

@@ -8,7 +8,7 @@
 
 #include "tests/support/random_model.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 std::vector<Token> some_tokens(std::int64_t count, std::int64_t vocabulary, std::uint32_t seed) {
@@ -145,4 +145,4 @@ GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subj
   return coverage;
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

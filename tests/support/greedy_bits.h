@@ -5,7 +5,7 @@
 
 #include "tests/support/decode_harness.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// A target, a draft for it, and prompts with ends that matter.
 struct GreedySubject {
@@ -41,4 +41,4 @@ struct GreedyCoverage {
 GreedyCoverage expect_greedy_bits(Communicator& group, const GreedySubject& subject,
                                   const std::vector<std::int64_t>& ks, int threads);
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

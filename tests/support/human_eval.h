@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// The problems of HumanEval, each with its `prompt` and `canonical_solution`.
 inline std::vector<nlohmann::json> human_eval() {
@@ -29,4 +29,4 @@ inline std::vector<nlohmann::json> human_eval() {
   return problems;
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

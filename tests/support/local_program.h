@@ -11,7 +11,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// A program of the build tree that needs no mpirun, as a user runs it: in a shell, a file for each of its streams.
 class LocalProgram {
@@ -56,4 +56,4 @@ class LocalProgram {
   TemporaryDirectory directory_;
 };
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

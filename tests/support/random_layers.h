@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 
 /// Linear layers of random elements in all the forms that models have them in, and the same numbers as bytes.
-namespace specdec::testing {
+namespace specdec::tests {
 
 struct RandomLayer {
   std::string name;
@@ -85,4 +85,4 @@ inline bool same_bytes(const void* a, const void* b, std::size_t count) {
                             std::span(static_cast<const std::byte*>(b), count));
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

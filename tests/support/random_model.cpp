@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 using Json = nlohmann::json;
@@ -128,4 +128,4 @@ void write_random_model(const RandomModel& model, const std::filesystem::path& d
   std::ofstream(directory / "config.json") << config.dump(2);
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -6,7 +6,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// Sizes of a model made for a test. Weights are random; `noise` mixes in other random numbers, so that two models of one seed
 /// and different noise agree as a target and its draft do.
@@ -28,4 +28,4 @@ struct RandomModel {
 /// Writes config.json and model.safetensors (F32) into `directory`, which is made.
 void write_random_model(const RandomModel& model, const std::filesystem::path& directory);
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

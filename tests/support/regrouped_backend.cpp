@@ -5,7 +5,7 @@
 
 #include "parallel/shard_plan.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 /// A row-parallel matrix as the ranks would hold it; any other matrix is one part.
@@ -89,4 +89,4 @@ void RegroupedBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, S
   }
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -2,7 +2,7 @@
 
 #include "tests/support/forwarding_backend.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// One rank that adds up the canonical slices as `ranks` ranks do: those of each rank in a tree of their own, then the ranks' sums in the
 /// tree of the all-reduce. What it computes is what any transport must give over that many ranks, in every bit, also where the
@@ -23,4 +23,4 @@ class RegroupedBackend final : public ForwardingBackend {
 /// The columns `columns` of a matrix, with slices `slices` of them (relative to columns.begin).
 LinearSpec columns_of(const LinearSpec& spec, Range columns, std::vector<Range> slices);
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

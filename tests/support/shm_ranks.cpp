@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 void run_over_shm(int ranks, const ShmOptions& options, const std::function<void(Communicator&)>& body) {
   const auto region =
@@ -22,4 +22,4 @@ void run_over_shm(int ranks, const ShmOptions& options, const std::function<void
   }
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// A directory of its own, removed with the object.
 class TemporaryDirectory {
@@ -39,4 +39,4 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

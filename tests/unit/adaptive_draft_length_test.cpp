@@ -12,11 +12,12 @@
 #include "runtime/philox.h"
 #include "runtime/rows_cost.h"
 #include "runtime/theory.h"
+#include "tests/support/source_directory.h"
 
 namespace specdec {
 namespace {
 
-const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 
 RoundOutcome outcome(std::int64_t drafted, std::int64_t accepted) {
   return {.drafted = drafted, .reached = std::min(drafted, accepted + 1), .accepted = accepted};

@@ -12,7 +12,7 @@
 #include "tests/support/decode_harness.h"
 #include "tests/support/random_model.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 constexpr std::uint64_t kConfiguration = 77;
@@ -339,4 +339,4 @@ TEST_F(LedAstray, AnotherConfiguration) {
 }
 
 }  // namespace
-}  // namespace specdec::testing
+}  // namespace specdec::tests

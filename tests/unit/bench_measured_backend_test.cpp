@@ -24,8 +24,8 @@ TEST(MeasuredBackend, CountsTheCallsAndBytesOfAPass) {
   constexpr std::int64_t kFeedForward = 100;
   constexpr std::int64_t kVocabulary = 300;
   constexpr std::int64_t kFloat = 4;
-  const testing::TemporaryDirectory directory;
-  testing::write_random_model({}, directory.path());
+  const tests::TemporaryDirectory directory;
+  tests::write_random_model({}, directory.path());
   const Checkpoint checkpoint(directory.path());
   SelfCommunicator self;
   MeasuredBackend backend(std::make_unique<ReferenceBackend>());

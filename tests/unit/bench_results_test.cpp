@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
+using tests::TemporaryDirectory;
 
 BenchRow row() {
   return {.transport = "shm",

@@ -24,7 +24,7 @@ constexpr std::size_t kBytes = 1 << 16;
 }
 
 TEST(BusErrorDeathTest, NamesTheFileThatWasCutShort) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   EXPECT_EXIT(touch_after_cutting_short(directory.path() / "model.safetensors"), ::testing::ExitedWithCode(2),
               "error: /.*model.safetensors: was cut short");
 }

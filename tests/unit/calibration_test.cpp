@@ -8,12 +8,13 @@
 #include "runtime/cost_model.h"
 #include "runtime/hardware_load.h"
 #include "runtime/simulation.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
-const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 
 PredictedJob shipped(int ranks) {
   return {.target = load_model_config(kSource / "assets/manpy-11m"),
@@ -143,7 +144,7 @@ TEST(Calibration, NoiseLeavesNoNegativeConstants) {
 }
 
 TEST(Calibration, IsWrittenAsItIsRead) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   Hardware hardware = truth(2);
   hardware.source = hardware.interconnect.source = "a test";
   hardware.disturbance.compute = {.tail_probability = 0.01, .tail_mean = 2e-3};

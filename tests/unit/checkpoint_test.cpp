@@ -14,10 +14,10 @@
 namespace specdec {
 namespace {
 
-using ::specdec::testing::bad_input;
-using ::specdec::testing::f32_checkpoint;
-using ::specdec::testing::safetensors_file;
-using ::specdec::testing::TemporaryDirectory;
+using ::specdec::tests::bad_input;
+using ::specdec::tests::f32_checkpoint;
+using ::specdec::tests::safetensors_file;
+using ::specdec::tests::TemporaryDirectory;
 using ::testing::HasSubstr;
 
 /// Message of the error with which a single file of this header and so many bytes of data is refused.

@@ -31,7 +31,7 @@ class ChildProcess : public ::testing::Test {
   ChildResult run(const std::string& script, double timeout = 60) {
     return run_child(signals_, {"sh", "-c", script}, timeout, directory_.path() / "log");
   }
-  const testing::TemporaryDirectory directory_;
+  const tests::TemporaryDirectory directory_;
   const SavedMask mask_;
   JobSignals signals_;
 };

@@ -13,12 +13,13 @@
 #include "runtime/hardware_load.h"
 #include "runtime/theory.h"
 #include "tests/support/random_model.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
-const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 
 Hardware tpu() { return load_hardware((kSource / "configs/hardware/tpu-v4x16.yaml").string(), "test"); }
 
@@ -119,8 +120,8 @@ TEST(CostModel, OnASharedMemoryADraftOnOneRankReadsAlone) {
 TEST(CostModel, WorkIsWhatARealModelHolds) {
   for (const char* family : {"llama", "gpt2"}) {
     for (const int ranks : {1, 2, 3, 4}) {
-      const testing::TemporaryDirectory directory;
-      testing::write_random_model({.family = family, .vocabulary = 320}, directory.path());
+      const tests::TemporaryDirectory directory;
+      tests::write_random_model({.family = family, .vocabulary = 320}, directory.path());
       const ModelConfig config = load_model_config(directory.path());
       const Checkpoint checkpoint(directory.path());
       std::vector<std::size_t> bytes(static_cast<std::size_t>(ranks));

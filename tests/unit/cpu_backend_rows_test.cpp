@@ -9,7 +9,7 @@
 namespace specdec {
 namespace {
 
-constexpr double kEps = 0x1p-24;  // unit roundoff of float
+constexpr double kRoundoff = 0x1p-24;  // of float
 constexpr std::int64_t kRowCount = 3;
 
 INSTANTIATE_TEST_SUITE_P(Isas, CpuBackendTest, testing::ValuesIn(all_isas()), isa_name);
@@ -27,7 +27,7 @@ TEST_P(CpuBackendTest, RmsNorm) {
     EXPECT_EQ(mine.all(), same.all()) << cols;
     // A sum of `cols` squares is within (cols + 1) eps of itself however it is ordered, its root within half of that; both sides
     // err; then mean, + eps, root, reciprocal, two products.
-    const double relative = (static_cast<double>(cols) + 8.0) * kEps;
+    const double relative = (static_cast<double>(cols) + 8.0) * kRoundoff;
     for (std::int64_t r = 0; r < kRowCount; ++r) {
       for (std::int64_t i = 0; i < cols; ++i) {
         EXPECT_NEAR(mine.at(r, i), expected.at(r, i), relative * std::abs(expected.at(r, i))) << cols << " " << i;
@@ -68,9 +68,9 @@ TEST_P(CpuBackendTest, LayerNorm) {
       const double terms = static_cast<double>(cols) + 8.0;
       for (std::int64_t i = 0; i < cols; ++i) {
         const double normal = std::abs(x.at(r, i) - mean) / std::sqrt(variance);
-        const double bound =
-            2 * terms * kEps * (largest / std::sqrt(variance) + normal) * (1 + normal) * std::abs(weight.at(0, i)) +
-            4 * kEps * std::abs(bias.at(0, i));
+        const double bound = 2 * terms * kRoundoff * (largest / std::sqrt(variance) + normal) * (1 + normal) *
+                                 std::abs(weight.at(0, i)) +
+                             4 * kRoundoff * std::abs(bias.at(0, i));
         EXPECT_NEAR(mine.at(r, i), expected.at(r, i), bound) << cols << " " << i;
       }
     }
@@ -103,7 +103,7 @@ TEST_P(CpuBackendTest, Rope) {
           const std::int64_t at = i % dim;
           const std::int64_t partner = at < half ? i + half : at < 2 * half ? i - half : i;
           const double size = std::abs(x.at(r, i)) + std::abs(x.at(r, partner));
-          EXPECT_NEAR(mine.at(r, i), expected.at(r, i), 6 * kEps * size) << dim << " " << i;
+          EXPECT_NEAR(mine.at(r, i), expected.at(r, i), 6 * kRoundoff * size) << dim << " " << i;
         }
       }
     }
@@ -123,7 +123,7 @@ TEST_P(CpuBackendTest, SiluMul) {
     for (std::int64_t r = 0; r < kRowCount; ++r) {
       for (std::int64_t i = 0; i < cols; ++i) {
         // Each side: exp within 1.01 ulp (2 eps), sum, division, product.
-        EXPECT_NEAR(mine.at(r, i), expected.at(r, i), 12 * kEps * std::abs(expected.at(r, i))) << cols << " " << i;
+        EXPECT_NEAR(mine.at(r, i), expected.at(r, i), 12 * kRoundoff * std::abs(expected.at(r, i))) << cols << " " << i;
       }
     }
   }
@@ -143,7 +143,7 @@ TEST_P(CpuBackendTest, GeluTanh) {
       for (std::int64_t i = 0; i < cols; ++i) {
         // tanh within 3 eps and its argument u within 6 eps |u| (sech^2 u |u| < 0.45) on either side, all relative to |x| since 1 + tanh
         // may cancel.
-        EXPECT_NEAR(mine.at(r, i), expected.at(r, i), 12 * kEps * std::abs(x.at(r, i))) << cols << " " << i;
+        EXPECT_NEAR(mine.at(r, i), expected.at(r, i), 12 * kRoundoff * std::abs(x.at(r, i))) << cols << " " << i;
       }
     }
   }
@@ -198,7 +198,7 @@ TEST_P(CpuBackendTest, SliceSum) {
       EXPECT_EQ(mine[i].sum, same[i].sum);
       EXPECT_EQ(mine[i].max, expected[i].max) << "division is monotonic";
       // Terms within 4 eps (exp on either side), the reference's sum within cols eps.
-      EXPECT_NEAR(mine[i].sum, expected[i].sum, (static_cast<double>(cols) + 4) * kEps * expected[i].sum) << cols;
+      EXPECT_NEAR(mine[i].sum, expected[i].sum, (static_cast<double>(cols) + 4) * kRoundoff * expected[i].sum) << cols;
     }
   }
 }

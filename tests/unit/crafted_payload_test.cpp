@@ -74,7 +74,7 @@ TYPED_TEST(CraftedPayload, AResultOfAnotherIterationOrPlaceIsWrong) {
 }
 
 /// Spoils one element of every so many all-reduces, on one rank.
-class Spoiler final : public testing::ForwardingCommunicator {
+class Spoiler final : public tests::ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
   void all_reduce(std::span<float> data, Stream stream) override {

@@ -16,7 +16,7 @@
 namespace specdec {
 namespace {
 
-using testing::TemporaryDirectory;
+using tests::TemporaryDirectory;
 
 constexpr std::int64_t kMaxDrafted = 4;
 constexpr std::uint64_t kSeed = 7;
@@ -39,7 +39,7 @@ void read(DraftBlock& block) {
 
 class DedicatedDraft : public ::testing::Test {
  protected:
-  DedicatedDraft() { testing::write_random_model({}, directory_.path()); }
+  DedicatedDraft() { tests::write_random_model({}, directory_.path()); }
 
   /// Runs `lead` on rank 0 against a rank that drafts.
   template <typename Lead>

@@ -59,8 +59,8 @@ TEST(GpuDrafter, DraftsWhatTheCpuDrafts) {
   if (detect_isa() == Isa::kScalar) {
     GTEST_SKIP() << "this CPU does not fuse multiply-adds";
   }
-  const testing::TemporaryDirectory directory;
-  testing::write_random_model({.layers = 2}, directory.path());
+  const tests::TemporaryDirectory directory;
+  tests::write_random_model({.layers = 2}, directory.path());
   for (const SamplingParams& sampling : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.9F},
                                          SamplingParams{.temperature = 1.1F, .top_k = 20, .top_p = 0.9F}}) {
     CpuBackend cpu(strongest_isa_in_turn(), 1);

@@ -14,10 +14,10 @@
 namespace specdec::cuda {
 namespace {
 
-using ::specdec::testing::random_layers;
-using ::specdec::testing::RandomLayer;
-using ::specdec::testing::ReadLayer;
-using ::specdec::testing::same_bytes;
+using ::specdec::tests::random_layers;
+using ::specdec::tests::RandomLayer;
+using ::specdec::tests::ReadLayer;
+using ::specdec::tests::same_bytes;
 
 TEST(GpuRandomWeights, TilesAreThoseOfTheHost) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {

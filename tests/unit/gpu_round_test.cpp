@@ -15,9 +15,9 @@
 namespace specdec {
 namespace {
 
-using testing::DecodeCase;
-using testing::DecodeResult;
-using testing::DraftKind;
+using tests::DecodeCase;
+using tests::DecodeResult;
+using tests::DraftKind;
 
 class GpuRound : public ::testing::Test {
  protected:
@@ -25,8 +25,8 @@ class GpuRound : public ::testing::Test {
     if (detect_isa() == Isa::kScalar) {
       GTEST_SKIP() << "this CPU does not fuse multiply-adds";
     }
-    testing::write_random_model({.layers = 1}, target_.path());
-    testing::write_random_model({.layers = 1, .noise = 0.3F}, draft_.path());
+    tests::write_random_model({.layers = 1}, target_.path());
+    tests::write_random_model({.layers = 1, .noise = 0.3F}, draft_.path());
   }
 
   DecodeCase of(const SamplingParams& sampling, std::int64_t k) const {
@@ -42,11 +42,11 @@ class GpuRound : public ::testing::Test {
 
   static DecodeResult run(const DecodeCase& settings) {
     SelfCommunicator self;
-    return testing::DecodeRank(self, settings).run(settings, {5, 17, 99, 3}, 0, false);
+    return tests::DecodeRank(self, settings).run(settings, {5, 17, 99, 3}, 0, false);
   }
 
-  testing::TemporaryDirectory target_;
-  testing::TemporaryDirectory draft_;
+  tests::TemporaryDirectory target_;
+  tests::TemporaryDirectory draft_;
 };
 
 TEST_F(GpuRound, HasTheCpusTokensAndOneWait) {
@@ -60,7 +60,7 @@ TEST_F(GpuRound, HasTheCpusTokensAndOneWait) {
       const EmulatedDevice device;
       settings.make_backend = [&] { return std::make_unique<EmulatedBackend>(device, CudaOptions{}); };
       SelfCommunicator self;
-      testing::DecodeRank rank(self, settings);
+      tests::DecodeRank rank(self, settings);
       const int before = *device.waits();
       const DecodeResult found = rank.run(settings, {5, 17, 99, 3}, 0, false);
       EXPECT_EQ(*device.waits() - before, std::ssize(found.loops));

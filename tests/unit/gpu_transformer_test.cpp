@@ -95,8 +95,8 @@ TEST_P(GpuTransformer, HasTheCpusBitsInTheCpusOrder) {
     GTEST_SKIP() << "this CPU does not fuse multiply-adds";
   }
   const Case& c = GetParam();
-  const testing::TemporaryDirectory directory;
-  testing::write_random_model({.family = c.family, .layers = 2}, directory.path());
+  const tests::TemporaryDirectory directory;
+  tests::write_random_model({.family = c.family, .layers = 2}, directory.path());
   const auto cpu = [] { return std::make_unique<CpuBackend>(strongest_isa_in_turn(), 1); };
   const std::vector<float> expected = logits_of(directory.path(), c.ranks, c.dtype, 3, cpu);
   for (const bool graphs : {false, true}) {
@@ -113,8 +113,8 @@ TEST_P(GpuTransformer, HasTheCpusBitsInTheCpusOrder) {
 }
 
 TEST(GpuTransformerOnTensorCores, HasTheSameBitsWithActivationsInProducts) {
-  const testing::TemporaryDirectory directory;
-  testing::write_random_model({.family = "llama", .layers = 2}, directory.path());
+  const tests::TemporaryDirectory directory;
+  tests::write_random_model({.family = "llama", .layers = 2}, directory.path());
   const auto logits = [&](bool fuse, bool graphs) {
     return logits_of(directory.path(), 2, DType::kBF16, 3, [&] {
       return std::make_unique<EmulatedBackend>(EmulatedDevice(), CudaOptions{.graphs = graphs, .fuse = fuse});

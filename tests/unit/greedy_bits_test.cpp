@@ -7,7 +7,7 @@
 #include "tests/support/emulated_tiles_backend.h"
 #include "tests/support/random_model.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 const std::vector<std::int64_t> kAllK{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(RanksAndThreads, GreedyBits,
                          });
 
 }  // namespace
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using testing::TemporaryDirectory;
+using tests::TemporaryDirectory;
 
 const std::filesystem::path kPresets = std::filesystem::path(SPECDEC_SOURCE_DIR) / "configs" / "interconnects";
 

@@ -20,7 +20,7 @@ namespace {
 int marker = 0;
 
 /// A device whose memory the host must not read in place, though here it could; it counts what goes over to the host.
-class DeviceBackend final : public testing::ForwardingBackend {
+class DeviceBackend final : public tests::ForwardingBackend {
  public:
   DeviceBackend() : ForwardingBackend(std::make_unique<ReferenceBackend>()) {}
   bool on_host() const override { return false; }
@@ -39,7 +39,7 @@ class DeviceBackend final : public testing::ForwardingBackend {
 };
 
 /// A communicator of that device; it notes what it was given.
-class DeviceCommunicator final : public testing::ForwardingCommunicator {
+class DeviceCommunicator final : public tests::ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
   bool on_device() const override { return true; }
@@ -158,7 +158,7 @@ TEST(DeviceWait, CountsAsWaitingInTheLastCollective) {
 }
 
 TEST(DeviceWait, AsksTheCommunicator) {
-  class Lost final : public testing::ForwardingCommunicator {
+  class Lost final : public tests::ForwardingCommunicator {
    public:
     using ForwardingCommunicator::ForwardingCommunicator;
     void poll() override { throw Error(ErrorKind::kPeerFailed, "lost"); }

@@ -47,7 +47,7 @@ inline std::vector<Kernel> float_kernels() {
                                              : Order::kFused});
     }
   }
-  kernels.push_back({"emulated tiles bf16", DType::kBF16, &testing::kMatmulEmulatedTiles, Order::kEmulatedTiles});
+  kernels.push_back({"emulated tiles bf16", DType::kBF16, &tests::kMatmulEmulatedTiles, Order::kEmulatedTiles});
   return kernels;
 }
 

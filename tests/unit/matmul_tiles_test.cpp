@@ -15,7 +15,7 @@ using matmul_test::multiply;
 using matmul_test::random_floats;
 using matmul_test::slices_ending_at;
 using matmul_test::Weight;
-using testing::EmulatedTiles;
+using tests::EmulatedTiles;
 
 class MatmulTiles : public ::testing::Test {
  protected:
@@ -38,7 +38,7 @@ class MatmulTiles : public ::testing::Test {
   }
 
   const Weight weight_{kOut, kIn, 1, slices_ending_at({33, 2000, 2000, 4000})};
-  const CpuPackedLinear packed_{weight_.spec(DType::kBF16), testing::kMatmulEmulatedTiles};
+  const CpuPackedLinear packed_{weight_.spec(DType::kBF16), tests::kMatmulEmulatedTiles};
   const std::vector<float> x_ = random_floats(std::size_t{64} * kIn, 2);
 };
 

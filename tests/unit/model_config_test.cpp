@@ -9,8 +9,8 @@
 namespace specdec {
 namespace {
 
-using ::specdec::testing::bad_input;
-using ::specdec::testing::TemporaryDirectory;
+using ::specdec::tests::bad_input;
+using ::specdec::tests::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -12,7 +12,7 @@
 namespace specdec {
 namespace {
 
-using testing::TemporaryDirectory;
+using tests::TemporaryDirectory;
 
 /// Proposes, and reads at once.
 void propose(Drafter& drafter, std::uint32_t round, std::span<const Token> history, std::int64_t k, DraftBlock& block) {
@@ -32,7 +32,7 @@ class ModelDrafterTest : public ::testing::Test {
                {.dtype = DType::kF32, .max_rows = 2}) {}
 
   static std::filesystem::path written(const TemporaryDirectory& directory) {
-    testing::write_random_model({}, directory.path());
+    tests::write_random_model({}, directory.path());
     return directory.path();
   }
 

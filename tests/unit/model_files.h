@@ -18,7 +18,7 @@
 #include "tests/support/temporary_directory.h"
 
 /// Directories and safetensors files that tests write.
-namespace specdec::testing {
+namespace specdec::tests {
 
 /// A safetensors file: its header's length, the header as given, the data.
 inline std::string safetensors_file(const std::string& header, const std::string& data) {
@@ -61,4 +61,4 @@ std::string bad_input(Action&& action) {
   return "";
 }
 
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -8,8 +8,8 @@
 namespace specdec {
 namespace {
 
-using ::specdec::testing::bad_input;
-using ::specdec::testing::TemporaryDirectory;
+using ::specdec::tests::bad_input;
+using ::specdec::tests::TemporaryDirectory;
 
 TEST(Npy, WritesTheFormat) {
   const TemporaryDirectory directory;

@@ -99,7 +99,7 @@ class PackedCacheTest : public ::testing::Test {
     EXPECT_TRUE(loads(key())) << why;
   }
 
-  testing::TemporaryDirectory directory_;
+  tests::TemporaryDirectory directory_;
   std::vector<float> weights_;
   SourceFile source_;
 };

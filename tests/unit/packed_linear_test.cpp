@@ -92,17 +92,17 @@ void expect_layout(const LinearSpec& spec, const std::string& name) {
       ThreadPool pool(threads);
       const CpuPackedLinear packed(spec, isa, pool);
       ASSERT_EQ(packed.bytes(), want.size()) << name;
-      EXPECT_TRUE(testing::same_bytes(packed.panels(), want.data(), want.size()))
+      EXPECT_TRUE(tests::same_bytes(packed.panels(), want.data(), want.size()))
           << name << " " << case_name(isa, spec.dtype) << ", " << threads << " threads";
     }
     const CpuPackedLinear alone(spec, isa);
-    EXPECT_TRUE(testing::same_bytes(alone.panels(), want.data(), want.size())) << name;
+    EXPECT_TRUE(tests::same_bytes(alone.panels(), want.data(), want.size())) << name;
   }
 }
 
 TEST(PackedLinear, BytesOfRandomWeights) {
   for (const DType dtype : kPackedTypes) {
-    for (const testing::RandomLayer& layer : testing::random_layers(dtype)) {
+    for (const tests::RandomLayer& layer : tests::random_layers(dtype)) {
       expect_layout(layer.spec(), layer.name);
     }
   }
@@ -110,8 +110,8 @@ TEST(PackedLinear, BytesOfRandomWeights) {
 
 TEST(PackedLinear, BytesOfWeightsThatWereRead) {
   for (const DType dtype : kPackedTypes) {
-    for (const testing::RandomLayer& layer : testing::random_layers(dtype)) {
-      const testing::ReadLayer read(layer.spec());
+    for (const tests::RandomLayer& layer : tests::random_layers(dtype)) {
+      const tests::ReadLayer read(layer.spec());
       expect_layout(read.spec(), layer.name);
     }
     for (const auto& ends : {std::vector<std::int64_t>{257}, {0, 1, 3, 40, 40, 41, 231, 257, 257}, {100, 101, 257}}) {
@@ -124,7 +124,7 @@ TEST(PackedLinear, BytesOfWeightsThatWereRead) {
 TEST(PackedLinear, OtherBytesAreAnotherLayout) {
   RunningHash hash;
   for (const DType dtype : kPackedTypes) {
-    for (const testing::RandomLayer& layer : testing::random_layers(dtype)) {
+    for (const tests::RandomLayer& layer : tests::random_layers(dtype)) {
       const CpuPackedLinear packed(layer.spec(), Isa::kScalar);
       hash.add(std::span(packed.panels(), packed.bytes()));
     }
@@ -142,7 +142,7 @@ TEST(PackedLinear, FillsMemoryThatWasUsedBefore) {
       std::vector<std::vector<std::byte>> used(16, std::vector<std::byte>(want.size(), std::byte{0xff}));
       used.clear();
       const CpuPackedLinear packed(weight.spec(dtype), Isa::kScalar);
-      ASSERT_TRUE(testing::same_bytes(packed.panels(), want.data(), want.size()));
+      ASSERT_TRUE(tests::same_bytes(packed.panels(), want.data(), want.size()));
     }
   }
 }

@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
+
+#include "tests/support/source_directory.h"
 
 namespace specdec {
 namespace {
 
-const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 
 RunConfig smallest() {
   RunConfig config;

@@ -102,15 +102,15 @@ TEST(RandomTensors, MatricesKeepSizesNormsAreOneBiasesZero) {
 class RandomLayers : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RandomLayers, ArePackedAsIfTheyHadBeenRead) {
-  for (const testing::RandomLayer& layer : testing::random_layers(GetParam())) {
+  for (const tests::RandomLayer& layer : tests::random_layers(GetParam())) {
     const LinearSpec made = layer.spec();
     ASSERT_TRUE(made.random());
-    const testing::ReadLayer read(made);
+    const tests::ReadLayer read(made);
     ASSERT_FALSE(read.spec().random());
     const CpuPackedLinear a(made, Isa::kScalar);
     const CpuPackedLinear b(read.spec(), Isa::kScalar);
     ASSERT_EQ(a.bytes(), b.bytes()) << layer.name;
-    EXPECT_TRUE(testing::same_bytes(a.panels(), b.panels(), a.bytes())) << layer.name;
+    EXPECT_TRUE(tests::same_bytes(a.panels(), b.panels(), a.bytes())) << layer.name;
     const CpuPackedLinear none(made, Isa::kScalar, Contents::kNone);
     EXPECT_EQ(none.bytes(), 0U);
     EXPECT_EQ(static_cast<std::size_t>(none.panel_count() * none.panel_bytes()), a.bytes()) << layer.name;
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Families, RandomModels, ::testing::Values("llama", "gpt
                          [](const auto& of) { return std::string(of.param); });
 
 TEST(RandomModels, NeedNoMoreThanAConfig) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   std::string found;
   try {
     open_weights(directory.path(), {});

@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
+using tests::TemporaryDirectory;
 
 LoopRecord loop(std::int64_t k, std::int64_t accepted, double total) {
   LoopRecord record;

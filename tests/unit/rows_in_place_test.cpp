@@ -23,7 +23,7 @@ constexpr std::int64_t kVocabulary = 500;
 constexpr std::int64_t kMostDrafted = 4;
 
 /// An emulated GPU whose sampler has small blocks, of which a CPU is sooner done.
-class SmallBlocks final : public testing::ForwardingBackend {
+class SmallBlocks final : public tests::ForwardingBackend {
  public:
   explicit SmallBlocks(const EmulatedDevice& device)
       : ForwardingBackend(std::make_unique<EmulatedBackend>(device, CudaOptions{})), device_(device) {}

@@ -10,7 +10,7 @@
 #include "tests/support/random_model.h"
 #include "tests/support/shm_ranks.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 constexpr std::int64_t kSamples = 200'000;
@@ -130,4 +130,4 @@ INSTANTIATE_TEST_SUITE_P(FourRanks, SamplingDistribution,
                          ::testing::Combine(::testing::Values(4), ::testing::Values(kSettings[1])), name);
 
 }  // namespace
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -82,7 +82,7 @@ class SentencePieceTokenizerBytes : public ::testing::Test {
     return outcome;
   }
 
-  const ::specdec::testing::TemporaryDirectory directory_;
+  const ::specdec::tests::TemporaryDirectory directory_;
 };
 
 std::string varint(std::size_t value) {

@@ -9,12 +9,13 @@
 #include "models/random_tensors.h"
 #include "models/weights.h"
 #include "runtime/cli.h"
+#include "tests/support/source_directory.h"
 
 /// The shapes and configurations that are shipped for models without a checkpoint.
 namespace specdec {
 namespace {
 
-const std::filesystem::path kRoot = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 
 /// Counts the elements of what a family's mapping asks for.
 class CountedTensors final : public TensorSource {
@@ -50,7 +51,7 @@ std::int64_t parameters(const ModelConfig& config) {
   return tensors.parameters();
 }
 
-ModelConfig shape(const std::string& name) { return load_model_config(kRoot / "assets" / "shapes" / name); }
+ModelConfig shape(const std::string& name) { return load_model_config(kSource / "assets" / "shapes" / name); }
 
 TEST(Shapes, HaveTheParametersOfTheirModels) {
   EXPECT_EQ(parameters(shape("llama-3-8b")), 8'030'261'248);    // as published with the model
@@ -81,7 +82,7 @@ class GpuConfigs : public ::testing::TestWithParam<std::filesystem::path> {};
 
 std::vector<std::filesystem::path> gpu_configs() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "configs" / "gpu")) {
+  for (const auto& entry : std::filesystem::directory_iterator(kSource / "configs" / "gpu")) {
     files.push_back(entry.path());
   }
   std::ranges::sort(files);
@@ -92,7 +93,7 @@ TEST_P(GpuConfigs, AreReadAndNameShapesThatFitTogether) {
   const std::string file = GetParam().string();
   const char* const arguments[] = {"specdec_dist", "--config", file.c_str()};
   const std::filesystem::path here = std::filesystem::current_path();
-  std::filesystem::current_path(kRoot);
+  std::filesystem::current_path(kSource);
   const RunConfig run = make_run_config(parse_command_line(3, arguments));
   std::filesystem::current_path(here);
   EXPECT_EQ(run.backend, "cuda");

@@ -22,7 +22,7 @@ class ShmCommunicator : public ::testing::TestWithParam<std::tuple<int, Way, int
  protected:
   static void run(const std::function<void(Communicator&)>& body) {
     const auto [ranks, way, cores] = GetParam();
-    testing::run_over_shm(ranks, {.cores = cores, .reduction = way}, body);
+    tests::run_over_shm(ranks, {.cores = cores, .reduction = way}, body);
   }
 };
 
@@ -43,8 +43,8 @@ TEST_P(ShmCommunicator, OperationsInAnyOrder) {
 TEST(ShmSteps, WrapAround) {
   for (const auto way : {ShmReduction::kCombine, ShmReduction::kOneShot, ShmReduction::kTwoShot}) {
     for (const int ranks : {2, 5}) {
-      testing::run_over_shm(ranks, {.cores = kShared, .reduction = way, .first_step = 0xffffffffU - 40},
-                            [](Communicator& group) { battery::expect_any_order(group, 200, 1 << 16); });
+      tests::run_over_shm(ranks, {.cores = kShared, .reduction = way, .first_step = 0xffffffffU - 40},
+                          [](Communicator& group) { battery::expect_any_order(group, 200, 1 << 16); });
     }
   }
 }

@@ -4,16 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <random>
 
 #include "runtime/hardware_load.h"
 #include "runtime/theory.h"
+#include "tests/support/source_directory.h"
 
 namespace specdec {
 namespace {
 
-const std::filesystem::path kSource = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 
 PredictedJob job_of(int ranks, Placement placement = Placement::kSharded) {
   return {.target = load_model_config(kSource / "assets/shapes/chinchilla-70b"),

@@ -18,7 +18,7 @@ const std::string kPredict = "--predict --hardware tpu-v4x16 --config chinchilla
 
 class StudyProgram : public ::testing::Test {
  protected:
-  const testing::LocalProgram program_{"specdec_study"};
+  const tests::LocalProgram program_{"specdec_study"};
 };
 
 TEST_F(StudyProgram, PredictsAsATableAndAsJson) {
@@ -28,7 +28,7 @@ TEST_F(StudyProgram, PredictsAsATableAndAsJson) {
   EXPECT_THAT(result.out,
               AllOf(StartsWith("Predicted, not measured: chinchilla-70b with draft chinchilla-4b (sharded)"),
                     HasSubstr("Chen et al. 2023"), HasSubstr("  best\n")));
-  const nlohmann::json found = nlohmann::json::parse(testing::LocalProgram::contents(json));
+  const nlohmann::json found = nlohmann::json::parse(tests::LocalProgram::contents(json));
   EXPECT_EQ(found["kind"], "predicted");
   EXPECT_EQ(found["ranks"], 16);
   ASSERT_EQ(found["rows"].size(), 8U);
@@ -49,7 +49,7 @@ TEST_F(StudyProgram, TakesOtherRanksAndListsOfK) {
   const std::string json = (program_.folder() / "f.json").string();
   const auto result = program_.run(kPredict + "--ranks 4 --k 1,8 --json '" + json + "'");
   ASSERT_EQ(result.code, 0) << result.err;
-  const nlohmann::json found = nlohmann::json::parse(testing::LocalProgram::contents(json));
+  const nlohmann::json found = nlohmann::json::parse(tests::LocalProgram::contents(json));
   EXPECT_EQ(found["ranks"], 4);
   EXPECT_EQ(found["rows"].size(), 2U);
   EXPECT_EQ(found["rows"][1]["k"], 8);

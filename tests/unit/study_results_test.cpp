@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
+using tests::TemporaryDirectory;
 
 json row(const std::string& key, int repeat, const std::string& status = "ok") {
   return {{"key", key}, {"repeat", repeat}, {"status", status}, {"error", status == "ok" ? json() : json("why")}};

@@ -18,10 +18,10 @@ const std::string kModel = std::string("--model '") + SPECDEC_SOURCE_DIR + "/ass
 
 class TokenizeProgram : public ::testing::Test {
  protected:
-  using Result = testing::LocalProgram::Result;
+  using Result = tests::LocalProgram::Result;
   Result run(const std::string& flags, const std::string& input = "") const { return program_.run(flags, input); }
 
-  const testing::LocalProgram program_{"specdec_tokenize"};
+  const tests::LocalProgram program_{"specdec_tokenize"};
 };
 
 TEST_F(TokenizeProgram, ThereAndBackIsTheSameBytes) {

@@ -58,7 +58,7 @@ class TokenizerFiles : public ::testing::Test {
     return refused("tokenizer.json");
   }
 
-  const testing::TemporaryDirectory temporary_;
+  const tests::TemporaryDirectory temporary_;
   const std::filesystem::path directory_ = temporary_.path();
   json good_;
 };

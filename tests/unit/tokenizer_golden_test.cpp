@@ -14,16 +14,17 @@
 #include "models/tokenizer.h"
 #include "models/utf8.h"
 #include "tests/support/human_eval.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
-const std::filesystem::path kRoot = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 
 const nlohmann::json& golden() {
   static const nlohmann::json values =
-      nlohmann::json::parse(std::ifstream(kRoot / "tests" / "data" / "tokenizers" / "golden.json"));
+      nlohmann::json::parse(std::ifstream(kSource / "tests" / "data" / "tokenizers" / "golden.json"));
   return values;
 }
 
@@ -47,7 +48,7 @@ std::uint64_t hash(const std::vector<std::int32_t>& values) {
 
 std::vector<std::string> human_eval_prompts() {
   std::vector<std::string> prompts;
-  for (const nlohmann::json& problem : testing::human_eval()) prompts.push_back(problem["prompt"]);
+  for (const nlohmann::json& problem : tests::human_eval()) prompts.push_back(problem["prompt"]);
   return prompts;
 }
 
@@ -85,7 +86,7 @@ void expect_cases(const Tokenizer& tokenizer, const nlohmann::json& texts, const
 class Golden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, IdsAndDecodedTexts) {
-  const auto tokenizer = load_tokenizer(kRoot / GetParam());
+  const auto tokenizer = load_tokenizer(kSource / GetParam());
   // Of two segmentations with the same unigram score, versions of sentencepiece take different ones: the same pieces in
   // another order.
   const bool unigram = GetParam().ends_with("unigram");
@@ -104,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, Golden,
                          });
 
 TEST(TokenizerGolden, HumanEvalPromptsInGpt2) {
-  const auto tokenizer = load_tokenizer(kRoot / "tests/data/gpt2-tokenizer");
+  const auto tokenizer = load_tokenizer(kSource / "tests/data/gpt2-tokenizer");
   const auto& expected = golden()["human_eval"];
   const std::vector<std::string> prompts = human_eval_prompts();
   ASSERT_EQ(prompts.size(), 164U);
@@ -119,18 +120,18 @@ TEST(TokenizerGolden, HumanEvalPromptsInGpt2) {
 
 TEST(TokenizerGolden, AddSpecial) {
   for (const auto& [directory, ids] : golden()["add_special"].items()) {
-    EXPECT_EQ(load_tokenizer(kRoot / directory)->encode("Hello", true), ids.get<std::vector<Token>>()) << directory;
+    EXPECT_EQ(load_tokenizer(kSource / directory)->encode("Hello", true), ids.get<std::vector<Token>>()) << directory;
   }
 }
 
 TEST(TokenizerGolden, SpecialTokensInSentencePieceText) {
-  const auto tokenizer = load_tokenizer(kRoot / "tests/data/tokenizers/sentencepiece-bpe");
+  const auto tokenizer = load_tokenizer(kSource / "tests/data/tokenizers/sentencepiece-bpe");
   expect_cases(*tokenizer, golden()["special_texts"], golden()["special"]);
 }
 
 TEST(TokenizerGolden, LegacySentencePieceSpaces) {
-  const testing::TemporaryDirectory directory;
-  std::filesystem::copy_file(kRoot / "tests/data/tokenizers/sentencepiece-bpe/tokenizer.model",
+  const tests::TemporaryDirectory directory;
+  std::filesystem::copy_file(kSource / "tests/data/tokenizers/sentencepiece-bpe/tokenizer.model",
                              directory.path() / "tokenizer.model");
   directory.write("tokenizer_config.json", R"({"legacy": true})");
   expect_cases(*load_tokenizer(directory.path()), golden()["special_texts"], golden()["special_legacy"]);

@@ -12,12 +12,13 @@
 
 #include "backend/error.h"
 #include "models/utf8.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
-const std::filesystem::path kRoot = SPECDEC_SOURCE_DIR;
+using tests::kSource;
 const std::vector<std::string> kDirectories = {
     "assets/manpy-2m", "tests/data/gpt2-tokenizer", "tests/data/tokenizers/llama3-style",
     "tests/data/tokenizers/sentencepiece-bpe", "tests/data/tokenizers/sentencepiece-unigram"};
@@ -35,7 +36,7 @@ std::string message_of(const auto& action) {
 
 class EveryTokenizer : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { tokenizer_ = load_tokenizer(kRoot / GetParam()); }
+  void SetUp() override { tokenizer_ = load_tokenizer(kSource / GetParam()); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
@@ -120,9 +121,9 @@ TEST_P(EveryTokenizer, IdsWithoutTokensHaveNoBytes) {
 }
 
 TEST(Tokenizer, VocabularyAndFingerprint) {
-  const auto gpt2 = load_tokenizer(kRoot / "tests/data/gpt2-tokenizer");
-  const auto large = load_tokenizer(kRoot / "assets/manpy-11m");
-  const auto small = load_tokenizer(kRoot / "assets/manpy-0.5m");
+  const auto gpt2 = load_tokenizer(kSource / "tests/data/gpt2-tokenizer");
+  const auto large = load_tokenizer(kSource / "assets/manpy-11m");
+  const auto small = load_tokenizer(kSource / "assets/manpy-0.5m");
   EXPECT_EQ(gpt2->vocabulary(), 50257);
   EXPECT_EQ(large->vocabulary(), 4096);
   EXPECT_EQ(large->fingerprint(), small->fingerprint());
@@ -133,11 +134,11 @@ TEST(Tokenizer, VocabularyAndFingerprint) {
 }
 
 TEST(Tokenizer, ShippedVocabAndMergesSayTheSameAsTokenizerJson) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json"}) {
-    std::filesystem::copy_file(kRoot / "assets/manpy-2m" / name, directory.path() / name);
+    std::filesystem::copy_file(kSource / "assets/manpy-2m" / name, directory.path() / name);
   }
-  const auto both = load_tokenizer(kRoot / "assets/manpy-2m");
+  const auto both = load_tokenizer(kSource / "assets/manpy-2m");
   const auto pair = load_tokenizer(directory.path());
   EXPECT_NO_THROW(require_same_vocabulary(*both, *pair));
   const std::string text = "def f(x):\r\n    return  x<|endoftext|> it's\n";
@@ -145,21 +146,21 @@ TEST(Tokenizer, ShippedVocabAndMergesSayTheSameAsTokenizerJson) {
 }
 
 TEST(Tokenizer, SkipsSpecialTokensWhenAsked) {
-  const auto tokenizer = load_tokenizer(kRoot / "assets/manpy-2m");
+  const auto tokenizer = load_tokenizer(kSource / "assets/manpy-2m");
   const std::vector<Token> ids = tokenizer->encode("a<|endoftext|>b");
   EXPECT_EQ(tokenizer->decode(ids), "a<|endoftext|>b");
   EXPECT_EQ(tokenizer->decode(ids, true), "ab");
-  const auto sentencepiece = load_tokenizer(kRoot / "tests/data/tokenizers/sentencepiece-bpe");
+  const auto sentencepiece = load_tokenizer(kSource / "tests/data/tokenizers/sentencepiece-bpe");
   const std::vector<Token> pieces = sentencepiece->encode("Hello", true);
   EXPECT_EQ(sentencepiece->decode(pieces, true), "Hello");
   EXPECT_EQ(sentencepiece->decode(pieces), "<s> Hello");
 }
 
 TEST(Tokenizer, HasTokenizer) {
-  for (const std::string& directory : kDirectories) EXPECT_TRUE(has_tokenizer(kRoot / directory));
-  EXPECT_FALSE(has_tokenizer(kRoot / "tests"));
-  EXPECT_FALSE(has_tokenizer(kRoot / "no such directory"));
-  EXPECT_THAT(message_of([] { load_tokenizer(kRoot / "tests"); }),
+  for (const std::string& directory : kDirectories) EXPECT_TRUE(has_tokenizer(kSource / directory));
+  EXPECT_FALSE(has_tokenizer(kSource / "tests"));
+  EXPECT_FALSE(has_tokenizer(kSource / "no such directory"));
+  EXPECT_THAT(message_of([] { load_tokenizer(kSource / "tests"); }),
               ::testing::HasSubstr("found no tokenizer, expected tokenizer.json"));
 }
 

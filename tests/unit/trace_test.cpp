@@ -21,7 +21,7 @@
 #include "runtime/trace_json.h"
 #include "tests/support/temporary_directory.h"
 
-namespace specdec::testing {
+namespace specdec::tests {
 namespace {
 
 using Json = nlohmann::json;
@@ -377,4 +377,4 @@ TEST(JobTrace, ADirectoryThatCannotBeIsBadInputOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace specdec::testing
+}  // namespace specdec::tests

@@ -32,7 +32,7 @@ std::string formula(int leaves) {
   return places[0];
 }
 
-std::vector<float> random_values(std::size_t size, unsigned seed) {
+std::vector<float> random_leaves(std::size_t size, unsigned seed) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(size);
@@ -42,7 +42,7 @@ std::vector<float> random_values(std::size_t size, unsigned seed) {
   return values;
 }
 
-std::vector<float> sum_of(const std::vector<std::vector<float>>& leaves) {
+std::vector<float> tree_sum_of(const std::vector<std::vector<float>>& leaves) {
   const std::vector<std::span<const float>> views(leaves.begin(), leaves.end());
   std::vector<float> sum(leaves[0].size());
   tree_sum(views, sum);
@@ -67,22 +67,22 @@ TEST(Tree, NearestNeighboursFirst) {
 TEST(Tree, HandValuesThatTellOrdersApart) {
   // 2^24 + 1 is rounded to even: only sums in this order give these results.
   const float big = 16777216.0F;
-  EXPECT_EQ(sum_of({{big}, {1}, {1}, {-big}})[0], -big + 1 + big);  // (big + 1) + (1 - big) = big + -(big - 1)
-  EXPECT_EQ(sum_of({{big}, {-big}, {1}, {1}})[0], 2.0F);
-  EXPECT_EQ(sum_of({{1}, {1}, {big}, {0}})[0], big + 2.0F);
-  EXPECT_EQ(sum_of({{big}, {1}, {1}})[0], big);
-  EXPECT_EQ(sum_of({{1}, {1}, {big}})[0], big + 2.0F);
+  EXPECT_EQ(tree_sum_of({{big}, {1}, {1}, {-big}})[0], -big + 1 + big);  // (big + 1) + (1 - big) = big + -(big - 1)
+  EXPECT_EQ(tree_sum_of({{big}, {-big}, {1}, {1}})[0], 2.0F);
+  EXPECT_EQ(tree_sum_of({{1}, {1}, {big}, {0}})[0], big + 2.0F);
+  EXPECT_EQ(tree_sum_of({{big}, {1}, {1}})[0], big);
+  EXPECT_EQ(tree_sum_of({{1}, {1}, {big}})[0], big + 2.0F);
 }
 
 TEST(Tree, NegativeZeroIsTheIdentityAndSurvives) {
   const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
   for (int leaves = 1; leaves <= 9; ++leaves) {
-    EXPECT_EQ(bits(sum_of(std::vector<std::vector<float>>(leaves, {-0.0F}))[0]), 0x80000000U) << leaves;
+    EXPECT_EQ(bits(tree_sum_of(std::vector<std::vector<float>>(leaves, {-0.0F}))[0]), 0x80000000U) << leaves;
     for (int place = 0; place < leaves; ++place) {
       for (const float value : {0.0F, -0.0F, 1.5F, -0x1p-126F, INFINITY}) {
         std::vector<std::vector<float>> values(leaves, {-0.0F});
         values[place][0] = value;
-        EXPECT_EQ(bits(sum_of(values)[0]), bits(value)) << leaves << " " << place;
+        EXPECT_EQ(bits(tree_sum_of(values)[0]), bits(value)) << leaves << " " << place;
       }
     }
   }
@@ -92,16 +92,16 @@ TEST(Tree, SubtreesAddUpToTheWhole) {
   // 16 canonical slices, folded on each of 1, 2, 4, 8 ranks and then over the ranks: the same bits.
   std::vector<std::vector<float>> slices;
   for (unsigned s = 0; s < 16; ++s) {
-    slices.push_back(random_values(257, s));
+    slices.push_back(random_leaves(257, s));
   }
-  const std::vector<float> whole = sum_of(slices);
+  const std::vector<float> whole = tree_sum_of(slices);
   for (const int ranks : {2, 4, 8, 16}) {
     std::vector<std::vector<float>> partial;
     for (int r = 0; r < ranks; ++r) {
       const int each = 16 / ranks;
-      partial.push_back(sum_of({slices.begin() + r * each, slices.begin() + (r + 1) * each}));
+      partial.push_back(tree_sum_of({slices.begin() + r * each, slices.begin() + (r + 1) * each}));
     }
-    EXPECT_TRUE(same_bits(sum_of(partial), whole)) << ranks;
+    EXPECT_TRUE(same_bits(tree_sum_of(partial), whole)) << ranks;
   }
 }
 
@@ -109,11 +109,11 @@ TEST(Tree, MissingLeavesAreTheIdentity) {
   for (const int leaves : {3, 5, 6, 7, 11}) {
     std::vector<std::vector<float>> values;
     for (int i = 0; i < leaves; ++i) {
-      values.push_back(random_values(100, static_cast<unsigned>(i)));
+      values.push_back(random_leaves(100, static_cast<unsigned>(i)));
     }
-    const std::vector<float> sum = sum_of(values);
+    const std::vector<float> sum = tree_sum_of(values);
     values.resize(std::bit_ceil(static_cast<unsigned>(leaves)), std::vector<float>(100, -0.0F));
-    EXPECT_TRUE(same_bits(sum, sum_of(values))) << leaves;
+    EXPECT_TRUE(same_bits(sum, tree_sum_of(values))) << leaves;
   }
 }
 
@@ -122,7 +122,7 @@ void expect_the_tree(int leaves, std::size_t size, const std::function<T(float)>
   std::vector<std::vector<T>> values;
   for (int r = 0; r < leaves; ++r) {
     std::vector<T>& leaf = values.emplace_back();
-    std::ranges::transform(random_values(size, static_cast<unsigned>(r)), std::back_inserter(leaf), make);
+    std::ranges::transform(random_leaves(size, static_cast<unsigned>(r)), std::back_inserter(leaf), make);
   }
   const std::vector<std::span<const T>> views(values.begin(), values.end());
   std::vector<T> sum(size);

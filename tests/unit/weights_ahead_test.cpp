@@ -17,7 +17,7 @@ namespace specdec {
 namespace {
 
 /// Compares what is announced with what is multiplied with next.
-class Watching final : public testing::ForwardingBackend {
+class Watching final : public tests::ForwardingBackend {
  public:
   Watching() : ForwardingBackend(std::make_unique<ReferenceBackend>()) {}
 
@@ -45,8 +45,8 @@ class WeightsAhead : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WeightsAhead, AreThoseOfTheNextSublayerAndAtLastTheHead) {
   constexpr int kLayers = 3;
-  const testing::TemporaryDirectory directory;
-  testing::write_random_model({.family = GetParam(), .layers = kLayers}, directory.path());
+  const tests::TemporaryDirectory directory;
+  tests::write_random_model({.family = GetParam(), .layers = kLayers}, directory.path());
   const Checkpoint checkpoint(directory.path());
   run_ranks(2, [&](Communicator& group) {
     Watching backend;

@@ -51,7 +51,7 @@ WeightsCacheRecord record_of(const WeightsCache& cache) {
 }
 
 TEST(WeightsCache, NoneWhereNothingIsKept) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   const std::string folder = directory.path() / "cache";
   RunConfig random = config(folder);
   random.weights.random = true;
@@ -68,7 +68,7 @@ TEST(WeightsCache, NoneWhereNothingIsKept) {
 }
 
 TEST(WeightsCache, AutoIsTheUsersFolder) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   const std::string xdg = directory.path() / "xdg";
   const std::string home = directory.path() / "home";
   const Variable has_home("HOME", home.c_str());
@@ -87,7 +87,7 @@ TEST(WeightsCache, AutoIsTheUsersFolder) {
 }
 
 TEST(WeightsCache, AutoThatCannotBeMadeIsAProblem) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   const std::string file = directory.write("file", "");
   {
     const Variable xdg("XDG_CACHE_HOME", file.c_str());
@@ -101,7 +101,7 @@ TEST(WeightsCache, AutoThatCannotBeMadeIsAProblem) {
 }
 
 TEST(WeightsCache, ANamedFolderThatCannotBeMadeIsBadInput) {
-  const testing::TemporaryDirectory directory;
+  const tests::TemporaryDirectory directory;
   const std::string file = directory.write("file", "");
   EXPECT_THROW(WeightsCache(config(file), [] {}), Error);
 }

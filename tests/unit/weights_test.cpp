@@ -18,9 +18,9 @@
 namespace specdec {
 namespace {
 
-using ::specdec::testing::bad_input;
-using ::specdec::testing::f32_checkpoint;
-using ::specdec::testing::TemporaryDirectory;
+using ::specdec::tests::bad_input;
+using ::specdec::tests::f32_checkpoint;
+using ::specdec::tests::TemporaryDirectory;
 using ::testing::HasSubstr;
 
 using Tensors = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
