@@ -9,7 +9,6 @@
 #include "models/json_shown.h"
 #include "models/limits.h"
 #include "models/text_file.h"
-#include "models/utf8.h"
 
 namespace specdec {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/utf8.h"
+
 namespace specdec {
 
 std::string shown(const nlohmann::json& value) {
@@ -11,11 +13,10 @@ std::string shown(const nlohmann::json& value) {
   if (value.is_structured() && value.size() > 8) {
     return value.is_array() ? fmt::format("a list of {}", value.size()) : "an object";
   }
-  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > kLongest) {
-    text.replace(kLongest, std::string::npos, "...");
-  }
-  return text;
+  std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() <= kLongest) return text;
+  text.resize(kLongest);
+  return take_valid_utf8(text, false) + "...";
 }
 
 }  // namespace specdec

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Percentiles of a loop, of the simulator and of the real program, under one modelled interconnect with jitter.
 
-    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 300] [--tokens 128] [--repeats 9] [--json F]   (after `source build/release/env.sh`)
+    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 300] [--loops 100] [--repeats 15] [--json F]   (after `source build/release/env.sh`)
 
 What is asked is how the jitter of many collectives adds up in a loop. So the machine is described by jobs whose interconnect has no jitter: what a loop takes beside its
 collectives, and how the machine itself disturbs it, as delays between two collectives that come with some probability and are exponential, the two figures for which the
 simulator gives those jobs' own percentiles. Then it predicts the jobs whose interconnect has jitter, which come in turn with the others. A calibration of jobs that do not
 wait would say too little: weights leave the caches of a machine that mostly waits. An all-reduce is modelled to take many times what a real one does, but so little that
 waits with jitter stay below a millisecond, too: longer ones begin with a sleep (parallel/alarm.cpp), from which a virtual core comes back now and then when it is too late, and jobs
-without jitter would not have shown that.
+without jitter would not have shown that. All K have as many loops, since a percentile is as good as their number.
 """
 
 import argparse
@@ -42,6 +42,7 @@ jitter: {{sigma: 0, tail_probability: {probability}, tail_mean_us: {mean}}}
 interconnect: ./{interconnect}.yaml
 """
 PERCENTILES = ("p50", "p90", "p99")
+ALPHA = 0.8  # of the shipped pair
 STEPS = 14
 FIT_LOOPS = 20000
 
@@ -58,9 +59,10 @@ def load(directory, name):
 
 
 def job_of(options, directory, k, interconnect, seed):
+    tokens = round(options.loops * sum(ALPHA**i for i in range(k + 1)))  # Leviathan et al. 2023, eq. 1
     run(["mpirun", "-np", str(options.ranks), "specdec_dist", "--config", options.config, "--no-stream", "--quiet", "--json", "real.json",
          *sets(f"interconnect=./{interconnect}.yaml", "compare=false", f"decode.k={k}", f"decode.seed={seed}",
-               "decode.method=" + ("speculative" if k else "autoregressive"), f"decode.max_new_tokens={options.tokens}")], directory)
+               "decode.method=" + ("speculative" if k else "autoregressive"), f"decode.max_new_tokens={tokens}")], directory)
     return load(directory, "real.json")["runs"][0]
 
 
@@ -96,7 +98,7 @@ class Simulator:
             # A pass of the draft costs drafted_us alone: pass_us would count for it too.
             file.write(HARDWARE.format(ranks=self.options.ranks, drafted=self.drafted_us, rest=self.rest_us, probability=self.probability,
                                        mean=self.mean_us, interconnect=interconnect))
-        run(["specdec_study", "--predict", "--config", self.options.config, "--hardware", "./here.yaml", "--alpha", "0.8", "--k", str(self.k),
+        run(["specdec_study", "--predict", "--config", self.options.config, "--hardware", "./here.yaml", "--alpha", str(ALPHA), "--k", str(self.k),
              "--simulate", str(loops), "--json", "simulated.json"], self.directory)
         found = load(self.directory, "simulated.json")["rows"][0]["simulated"]
         return {name: found[f"loop_{name}_ms"] for name in PERCENTILES}
@@ -125,8 +127,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--k", default="0,4", help="drafted tokens a loop, one table line each")
     parser.add_argument("--latency-us", type=float, default=300)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=9, help="jobs of each K without and with jitter")
+    parser.add_argument("--loops", type=int, default=100, help="of a prompt, about")
+    parser.add_argument("--repeats", type=int, default=15, help="jobs of each K without and with jitter")
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = []
