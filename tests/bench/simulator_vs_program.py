@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Percentiles of a loop, of the simulator and of the real program, under one modelled interconnect with jitter.
 
-    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 300] [--loops 100] [--repeats 15] [--json F]   (after `source build/release/env.sh`)
+    simulator_vs_program.py [--ranks 2] [--k 0,4] [--latency-us 300] [--loops 100] [--repeats 9] [--json F]   (after `source build/release/env.sh`)
 
 What is asked is how the jitter of many collectives adds up in a loop. So the machine is described by jobs whose interconnect has no jitter: what a loop takes beside its
 collectives, and how the machine itself disturbs it, as delays between two collectives that come with some probability and are exponential, the two figures for which the
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("--k", default="0,4", help="drafted tokens a loop, one table line each")
     parser.add_argument("--latency-us", type=float, default=300)
     parser.add_argument("--loops", type=int, default=100, help="of a prompt, about")
-    parser.add_argument("--repeats", type=int, default=15, help="jobs of each K without and with jitter")
+    parser.add_argument("--repeats", type=int, default=9, help="jobs of each K without and with jitter")
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = []
