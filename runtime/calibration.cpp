@@ -8,13 +8,11 @@
 #include "backend/error.h"
 #include "runtime/delays.h"
 #include "runtime/pass_work.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
 
-constexpr double kMicro = 1e-6;
-constexpr double kMega = 1e6;
-constexpr double kGiga = 1e9;
 /// Of a pass, that is left for reading whatever the overheads seem to be.
 constexpr double kLeastReading = 0.05;
 /// A model of so many times the draft's bytes still counts as one that stays in the cache.

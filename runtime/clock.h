@@ -4,8 +4,6 @@
 
 namespace specdec {
 
-inline constexpr double kMilli = 1e3;  ///< milliseconds in a second
-
 /// Seconds on this process's monotonic clock.
 inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -8,6 +8,7 @@
 #include "runtime/file_keys.h"
 #include "runtime/interconnect_load.h"
 #include "runtime/paths.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
@@ -16,10 +17,7 @@ using file_key::number;
 using file_key::required;
 using file_key::text;
 
-constexpr double kGiga = 1e9;
-constexpr double kMega = 1e6;
 constexpr double kTera = 1e12;
-constexpr double kMicro = 1e-6;
 constexpr double kLongest = 1e6;  // us
 
 struct Read {

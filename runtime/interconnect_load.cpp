@@ -12,12 +12,11 @@
 #include "runtime/enum_names.h"
 #include "runtime/file_keys.h"
 #include "runtime/paths.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
 
-constexpr double kMicrosecond = 1e-6;
-constexpr double kGigabyte = 1e9;
 constexpr double kLongestMicroseconds = 1e6;
 constexpr int kFewestRanks = 2;
 
@@ -35,10 +34,9 @@ FileKey algorithm(const std::string& name, LinkAlgorithm& into) {
 
 void add_link(std::vector<FileKey>& keys, const std::string& section, Link& link) {
   keys.push_back(file_key::required(algorithm(section + "algorithm", link.algorithm)));
-  keys.push_back(file_key::required(
-      file_key::number(section + "latency_us", 0, kLongestMicroseconds, kMicrosecond, link.latency)));
   keys.push_back(
-      file_key::required(file_key::number(section + "bandwidth_GBps", 1e-3, 1e6, kGigabyte, link.bandwidth)));
+      file_key::required(file_key::number(section + "latency_us", 0, kLongestMicroseconds, kMicro, link.latency)));
+  keys.push_back(file_key::required(file_key::number(section + "bandwidth_GBps", 1e-3, 1e6, kGiga, link.bandwidth)));
 }
 
 /// The table of keys, which set `out` and `node`.
@@ -47,14 +45,14 @@ std::vector<FileKey> keys_of(Interconnect& out, Link& node) {
   keys.push_back(file_key::text("name", "a name", out.name));
   keys.push_back(file_key::required(file_key::text("source", "where the figures are from", out.source)));
   add_link(keys, "", out.link);
-  keys.push_back(file_key::number("overhead_us", 0, kLongestMicroseconds, kMicrosecond, out.overhead));
+  keys.push_back(file_key::number("overhead_us", 0, kLongestMicroseconds, kMicro, out.overhead));
   keys.push_back(file_key::number("multiplier", 1e-3, 1e3, 1, out.multiplier));
   keys.push_back(ranks("ranks", out.ranks));
   keys.push_back(ranks("ranks_per_node", out.ranks_per_node));
   add_link(keys, "node.", node);
   keys.push_back(file_key::number("jitter.sigma", 0, 2, 1, out.jitter.sigma));
   keys.push_back(file_key::number("jitter.tail_probability", 0, 1, 1, out.jitter.tail_probability));
-  keys.push_back(file_key::number("jitter.tail_mean_us", 0, kLongestMicroseconds, kMicrosecond, out.jitter.tail_mean));
+  keys.push_back(file_key::number("jitter.tail_mean_us", 0, kLongestMicroseconds, kMicro, out.jitter.tail_mean));
   return keys;
 }
 

@@ -9,6 +9,7 @@
 
 #include "models/config.h"
 #include "runtime/placement_ranks.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
@@ -109,7 +110,6 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
                       "token: reads", "GFLOP");
   if (plan.k > 0) text += fmt::format(" {:>14} {:>14}", "loop: reads", "GFLOP");
   text += "\n";
-  constexpr double kGiga = 1e9;
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const RankPlan& of = plan.ranks[rank];
     text +=

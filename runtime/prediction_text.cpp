@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/clock.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
@@ -13,13 +13,13 @@ using nlohmann::json;
 
 json simulated_json(const Simulated& of, std::int64_t loops) {
   return {{"loops", loops},
-          {"ms_per_token", of.seconds_per_token * kMilli},
-          {"p50_ms", of.token.p50 * kMilli},
-          {"p90_ms", of.token.p90 * kMilli},
-          {"p99_ms", of.token.p99 * kMilli},
-          {"loop_p50_ms", of.loop.p50 * kMilli},
-          {"loop_p90_ms", of.loop.p90 * kMilli},
-          {"loop_p99_ms", of.loop.p99 * kMilli}};
+          {"ms_per_token", of.seconds_per_token * kMsPerSecond},
+          {"p50_ms", of.token.p50 * kMsPerSecond},
+          {"p90_ms", of.token.p90 * kMsPerSecond},
+          {"p99_ms", of.token.p99 * kMsPerSecond},
+          {"loop_p50_ms", of.loop.p50 * kMsPerSecond},
+          {"loop_p90_ms", of.loop.p90 * kMsPerSecond},
+          {"loop_p99_ms", of.loop.p99 * kMsPerSecond}};
 }
 
 }  // namespace
@@ -39,9 +39,10 @@ std::string prediction_table(const PredictionHeader& header, std::span<const Pre
     text += fmt::format(
         "{:>4} {:>12.3f} {:>10.3f} {:>12.3f} {:>9.3f} {:>8.3f} {:>8.3f} {:>8.3f}   {:>7.3f} {:>9.3f} {:>7.3f} "
         "{:>6.3f}{}\n",
-        of.k, of.token.mean * kMilli, of.loop.total() * kMilli, of.tokens_per_loop, of.speedup, token.p50 * kMilli,
-        token.p90 * kMilli, token.p99 * kMilli, of.loop.draft * kMilli, of.loop.broadcast * kMilli,
-        of.loop.score * kMilli, of.loop.rest * kMilli, of.k == best ? "  best" : "");
+        of.k, of.token.mean * kMsPerSecond, of.loop.total() * kMsPerSecond, of.tokens_per_loop, of.speedup,
+        token.p50 * kMsPerSecond, token.p90 * kMsPerSecond, token.p99 * kMsPerSecond, of.loop.draft * kMsPerSecond,
+        of.loop.broadcast * kMsPerSecond, of.loop.score * kMsPerSecond, of.loop.rest * kMsPerSecond,
+        of.k == best ? "  best" : "");
   }
   if (!header.simulated.empty()) {
     text += fmt::format("\nSimulated, {} loops each, with the jitter and the stragglers that are described\n\n",
@@ -49,11 +50,12 @@ std::string prediction_table(const PredictionHeader& header, std::span<const Pre
     text +=
         fmt::format("{:>4} {:>12} {:>24} {:>27}\n", "K", "ms a token", "token P50 / P90 / P99", "loop P50 / P90 / P99");
     const auto three = [](const Percentiles& of) {
-      return fmt::format("{:.3f} / {:.3f} / {:.3f}", of.p50 * kMilli, of.p90 * kMilli, of.p99 * kMilli);
+      return fmt::format("{:.3f} / {:.3f} / {:.3f}", of.p50 * kMsPerSecond, of.p90 * kMsPerSecond,
+                         of.p99 * kMsPerSecond);
     };
     for (std::size_t i = 0; i < predictions.size(); ++i) {
       const Simulated& of = header.simulated[i];
-      text += fmt::format("{:>4} {:>12.3f} {:>24} {:>27}\n", predictions[i].k, of.seconds_per_token * kMilli,
+      text += fmt::format("{:>4} {:>12.3f} {:>24} {:>27}\n", predictions[i].k, of.seconds_per_token * kMsPerSecond,
                           three(of.token), three(of.loop));
     }
   }
@@ -68,19 +70,19 @@ nlohmann::json prediction_json(const PredictionHeader& header, std::span<const P
     const Percentiles& token = of.token.percentiles;
     rows.push_back(
         {{"k", of.k},
-         {"ms_per_token", of.token.mean * kMilli},
-         {"ms_per_loop", of.loop.total() * kMilli},
+         {"ms_per_token", of.token.mean * kMsPerSecond},
+         {"ms_per_loop", of.loop.total() * kMsPerSecond},
          {"tokens_per_loop", of.tokens_per_loop},
          {"speedup", of.speedup},
-         {"p50_ms", token.p50 * kMilli},
-         {"p90_ms", token.p90 * kMilli},
-         {"p99_ms", token.p99 * kMilli},
-         {"variance_ms2", of.token.variance * kMilli * kMilli},
+         {"p50_ms", token.p50 * kMsPerSecond},
+         {"p90_ms", token.p90 * kMsPerSecond},
+         {"p99_ms", token.p99 * kMsPerSecond},
+         {"variance_ms2", of.token.variance * kMsPerSecond * kMsPerSecond},
          {"split_ms",
-          {{"draft", of.loop.draft * kMilli},
-           {"broadcast", of.loop.broadcast * kMilli},
-           {"score", of.loop.score * kMilli},
-           {"rest", of.loop.rest * kMilli}}},
+          {{"draft", of.loop.draft * kMsPerSecond},
+           {"broadcast", of.loop.broadcast * kMsPerSecond},
+           {"score", of.loop.score * kMsPerSecond},
+           {"rest", of.loop.rest * kMsPerSecond}}},
          {"simulated", header.simulated.empty() ? json() : simulated_json(header.simulated[i], header.loops)}});
   }
   return {{"schema", "specdec.prediction"},

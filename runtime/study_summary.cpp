@@ -7,9 +7,9 @@
 #include <map>
 
 #include "backend/error.h"
-#include "runtime/clock.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
@@ -57,7 +57,7 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
   const double loops = number(metrics.at("loops"));
   const double full_loops = number(metrics.at("full_loops"));
   sums.loops += loops;
-  sums.decode_ms += kMilli * number(metrics.at("decode_seconds"));
+  sums.decode_ms += kMsPerSecond * number(metrics.at("decode_seconds"));
   sums.full_tokens += full_loops * number(metrics.at("tokens_per_loop"));
   sums.expected += full_loops * number(metrics.at("expected_tokens_per_loop"));
   sums.reached += number(metrics.at("reached"));
@@ -74,7 +74,7 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
     sums.token_ms.p90 += number(token.at("p90"));
     sums.token_ms.p99 += number(token.at("p99"));
   }
-  const double loop_ms = kMilli * number(metrics.at("decode_seconds")) / std::max(loops, 1.0);
+  const double loop_ms = kMsPerSecond * number(metrics.at("decode_seconds")) / std::max(loops, 1.0);
   const json& of_loops = metrics.at("loop_ms");
   if (of_loops.is_object()) {
     sums.job_loop_ms.push_back({number(of_loops.at("p50")), number(of_loops.at("p90")), number(of_loops.at("p99"))});
@@ -82,7 +82,7 @@ void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
   const double typical = of_loops.is_object() && loop_ms > 0 ? number(of_loops.at("p50")) / loop_ms : 1;
   sums.job_per_token.push_back(typical * number(metrics.at("ms_per_token")));
   for (const char* part : kSplit) {
-    const double ms = kMilli * number(metrics.at("split").at(part).at("seconds"));
+    const double ms = kMsPerSecond * number(metrics.at("split").at(part).at("seconds"));
     sums.split[part] += ms;
     sums.job_split[part].push_back(typical * ms / std::max(loops, 1.0));
   }
@@ -179,14 +179,14 @@ std::optional<Prediction> predict_point(const Hardware& described, const StudyPo
 
 std::optional<Percentiles> in_seconds(const std::optional<Percentiles>& ms) {
   if (!ms) return std::nullopt;
-  return Percentiles{.p50 = ms->p50 / kMilli, .p90 = ms->p90 / kMilli, .p99 = ms->p99 / kMilli};
+  return Percentiles{.p50 = ms->p50 / kMsPerSecond, .p90 = ms->p90 / kMsPerSecond, .p99 = ms->p99 / kMsPerSecond};
 }
 
 /// A typical loop of a point's jobs, in seconds.
 CalibrationLoop loop_of(const PointFigures& figures) {
   CalibrationLoop loop{.drafted = figures.drafted_per_loop};
   for (const auto& [part, ms] : figures.typical_split_ms) {
-    const double seconds = ms / kMilli;
+    const double seconds = ms / kMsPerSecond;
     if (part == "draft") loop.draft = seconds;
     if (part == "broadcast") loop.broadcast = seconds;
     if (part == "score_compute") loop.compute = seconds;
@@ -202,16 +202,16 @@ PassTimes mean_passes(const std::vector<json>& of, int ranks) {
   const double share = 1 / static_cast<double>(of.size());
   const auto add = [&](std::vector<double>& into, const json& ms) {
     into.resize(ms.size());
-    for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i].get<double>() / kMilli;
+    for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i].get<double>() / kMsPerSecond;
   };
   const std::string which = std::to_string(ranks);
   for (const json& job : of) {
     const json& passes = job.at(which);
     add(mean.target, passes.at("target_ms"));
     add(mean.draft, passes.at("draft_ms"));
-    mean.whole_target += share * passes.at("whole_target_ms").get<double>() / kMilli;
-    mean.draft_after_target += share * passes.at("draft_after_target_ms").get<double>() / kMilli;
-    mean.layer += share * passes.at("layer_ms").get<double>() / kMilli;
+    mean.whole_target += share * passes.at("whole_target_ms").get<double>() / kMsPerSecond;
+    mean.draft_after_target += share * passes.at("draft_after_target_ms").get<double>() / kMsPerSecond;
+    mean.layer += share * passes.at("layer_ms").get<double>() / kMsPerSecond;
   }
   return mean;
 }
@@ -285,7 +285,7 @@ void Deviations::add(double error) {
 
 std::optional<double> prediction_error(const PointFigures& of) {
   if (!of.predicted) return std::nullopt;
-  return kMilli * of.predicted->token.mean / of.typical_ms_per_token - 1;
+  return kMsPerSecond * of.predicted->token.mean / of.typical_ms_per_token - 1;
 }
 
 Band band(std::vector<double> values, double mean) {

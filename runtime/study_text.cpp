@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "runtime/clock.h"
 #include "runtime/published.h"
 #include "runtime/theory.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
@@ -55,10 +55,13 @@ json point_json(const StudyPoint& point, const PointFigures& f) {
               {"predicted", nullptr}});
   if (f.predicted) {
     const Prediction& of = *f.predicted;
-    out["predicted"] = {{"ms_per_token", kMilli * of.token.mean},      {"ms_per_loop", kMilli * of.loop.total()},
-                        {"tokens_per_loop", of.tokens_per_loop},       {"speedup", of.speedup},
-                        {"p50_ms", kMilli * of.token.percentiles.p50}, {"p90_ms", kMilli * of.token.percentiles.p90},
-                        {"p99_ms", kMilli * of.token.percentiles.p99}};
+    out["predicted"] = {{"ms_per_token", kMsPerSecond * of.token.mean},
+                        {"ms_per_loop", kMsPerSecond * of.loop.total()},
+                        {"tokens_per_loop", of.tokens_per_loop},
+                        {"speedup", of.speedup},
+                        {"p50_ms", kMsPerSecond * of.token.percentiles.p50},
+                        {"p90_ms", kMsPerSecond * of.token.percentiles.p90},
+                        {"p99_ms", kMsPerSecond * of.token.percentiles.p99}};
   }
   return out;
 }
@@ -156,7 +159,7 @@ std::string summary_csv(const std::vector<StudyPoint>& points, const StudySummar
           of(f.token_ms.p90), of(f.token_ms.p99), of(f.late_share)}) {
       text += put(value);
     }
-    text += put(f.predicted ? std::optional(kMilli * f.predicted->token.mean) : std::nullopt);
+    text += put(f.predicted ? std::optional(kMsPerSecond * f.predicted->token.mean) : std::nullopt);
     text += put(f.predicted ? std::optional(f.predicted->speedup) : std::nullopt);
     text += "\n";
   }
@@ -193,9 +196,9 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
                         cell(f.expected_tokens_per_loop, "{:.2f}"), cell(f.alpha), cell(f.cost_ratio),
                         cell(f.speedup, "{:.2f}"));
     if (predicts) {
-      text +=
-          fmt::format(" {} | {} |", cell(f.predicted ? std::optional(kMilli * f.predicted->token.mean) : std::nullopt),
-                      percent(prediction_error(f)));
+      text += fmt::format(" {} | {} |",
+                          cell(f.predicted ? std::optional(kMsPerSecond * f.predicted->token.mean) : std::nullopt),
+                          percent(prediction_error(f)));
     }
     text += "\n";
   }

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "backend/error.h"
+#include "tests/support/roundoff.h"
 #include "tests/unit/backend_fixture.h"
 
 namespace specdec {
 namespace {
 
-constexpr double kEps = 0x1p-24;
+using tests::kRoundoff;
 
 /// A cache of one layer and the rows of a pass over it.
 struct Case {
@@ -82,9 +83,9 @@ double bound(const Case& c) {
   for (const float v : values.all()) {
     largest_value = std::max(largest_value, static_cast<double>(std::abs(v)));
   }
-  const double score_error = 2 * (static_cast<double>(c.head_dim) + 3) * kEps * largest_score;
-  const double weight_error = 2 * score_error + 8 * kEps;
-  const double sums = 2 * (static_cast<double>(c.slots()) + 8) * kEps;
+  const double score_error = 2 * (static_cast<double>(c.head_dim) + 3) * kRoundoff * largest_score;
+  const double weight_error = 2 * score_error + 8 * kRoundoff;
+  const double sums = 2 * (static_cast<double>(c.slots()) + 8) * kRoundoff;
   return 2 * (weight_error + sums) * largest_value;
 }
 

@@ -4,12 +4,13 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/roundoff.h"
 #include "tests/unit/backend_fixture.h"
 
 namespace specdec {
 namespace {
 
-constexpr double kRoundoff = 0x1p-24;  // of float
+using tests::kRoundoff;
 constexpr std::int64_t kRowCount = 3;
 
 INSTANTIATE_TEST_SUITE_P(Isas, CpuBackendTest, testing::ValuesIn(all_isas()), isa_name);

@@ -18,21 +18,21 @@ namespace {
 
 class ThreadCommunicator : public testing::TestWithParam<int> {};
 
-constexpr std::size_t kLargestRaced = 200'000;
+constexpr std::size_t kLargest = 200'000;
 
 TEST_P(ThreadCommunicator, SumsHaveTheBitsOfTheTree) {
   run_ranks(GetParam(), [](Communicator& group) {
     EXPECT_EQ(group.size(), GetParam());
-    battery::expect_sums(group, kLargestRaced);
+    battery::expect_sums(group, kLargest);
   });
 }
 
 TEST_P(ThreadCommunicator, MovesBytes) {
-  run_ranks(GetParam(), [](Communicator& group) { battery::expect_moves(group, kLargestRaced); });
+  run_ranks(GetParam(), [](Communicator& group) { battery::expect_moves(group, kLargest); });
 }
 
 TEST_P(ThreadCommunicator, OperationsInAnyOrder) {
-  run_ranks(GetParam(), [](Communicator& group) { battery::expect_any_order(group, 500, kLargestRaced); });
+  run_ranks(GetParam(), [](Communicator& group) { battery::expect_any_order(group, 500, kLargest); });
 }
 
 TEST_P(ThreadCommunicator, OneRankThatThrowsDoesNotHangTheOthers) {
