@@ -12,7 +12,7 @@ set -euo pipefail
 tools=(cmake ninja-build g++ pkg-config)
 libraries=(openmpi-bin libopenmpi-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
            libsentencepiece-dev libxxhash-dev python3-matplotlib)
-tests=(libgtest-dev libgmock-dev python3 python3-jsonschema zsh clang-format shellcheck iproute2)
+tests=(ccache libgtest-dev libgmock-dev python3 python3-jsonschema zsh clang-format shellcheck iproute2)
 lint=(clang-tidy-16)
 
 die() { printf 'bootstrap: %s\n' "$1" >&2; exit 1; }

@@ -17,6 +17,10 @@ build_jobs() {
   echo $(( cores < by_memory ? cores : by_memory ))
 }
 
+# Where there is a ccache, files that presets compile alike (release and cuda, for most of them) are compiled once: the build folder in which an object was
+# made is not part of what it is kept under, and a miss runs the compiler only.
+export CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_BASEDIR="$repository"
+
 # configure PRESET [-DNAME=VALUE ...]: only when something changed; a build folder that belongs to a checkout at another
 # path is configured from nothing.
 configure() {

@@ -72,6 +72,12 @@ def check_cuda_switch(path, lines):
             yield f"{path}:{number}: CUDA is chosen by CMake, not by the preprocessor"
 
 
+def check_guard(path, lines):
+    """A header may be included twice."""
+    if path.endswith(".h") and not any(line.rstrip() == "#pragma once" for line in lines):
+        yield f"{path}: no #pragma once"
+
+
 def check_length(path, lines):
     if Path(path).suffix in CODE | SCRIPTS and len(lines) > MAX_LINES:
         yield f"{path}: {len(lines)} lines, more than {MAX_LINES}: is it still one room?"
@@ -96,7 +102,7 @@ def check_leftovers(path, lines):
             yield f"{path}:{number}: a leftover: {line.strip()[:80]}"
 
 
-RULES = [check_direction, check_restricted, check_cuda_switch, check_length, check_machine_paths, check_leftovers]
+RULES = [check_direction, check_restricted, check_cuda_switch, check_guard, check_length, check_machine_paths, check_leftovers]
 
 
 def breaches(path, text):

@@ -24,8 +24,8 @@ class Planted(unittest.TestCase):
                     self.clean(f"{room}/file.cpp", text)
 
     def test_back_edge_in_angle_brackets_or_indented(self):
-        self.found("backend/cpu/deep.h", "#include <runtime/config.h>\n", "back edge backend -> runtime")
-        self.found("backend/cpu/deep.h", '  #  include "models/config.h"\n', "back edge backend -> models")
+        self.found("backend/cpu/deep.h", "#pragma once\n#include <runtime/config.h>\n", "back edge backend -> runtime")
+        self.found("backend/cpu/deep.h", '#pragma once\n  #  include "models/config.h"\n', "back edge backend -> models")
 
     def test_header_beside_the_file(self):
         self.found("models/a.cpp", '#include "b.h"\n', "path from the root")
@@ -46,6 +46,11 @@ class Planted(unittest.TestCase):
     def test_cuda_switch(self):
         self.found("backend/a.cpp", "#ifdef SPECDEC_CUDA\n", "CUDA")
         self.found("backend/a.cpp", "#if defined(USE_CUDA)\n", "CUDA")
+
+    def test_guard(self):
+        self.found("runtime/a.h", "// #pragma once\nstruct A {};\n", "#pragma once")
+        self.clean("runtime/a.h", "#pragma once\nstruct A {};\n")
+        self.clean("runtime/a.cpp", "struct A {};\n")
 
     def test_length(self):
         self.clean("models/a.cpp", "\n" * house.MAX_LINES)
