@@ -58,6 +58,8 @@ Isa detect_isa() {
   return isa;
 }
 
+bool has_fast_vdpbf16ps() { return detect_isa() >= Isa::kAvx512Bf16 && __builtin_cpu_is("amd") != 0; }
+
 bool has_avx512_vnni() { return detect_isa() >= Isa::kAvx512 && __builtin_cpu_supports("avx512vnni"); }
 
 std::string_view name_of(Isa isa) { return kNames.at(static_cast<std::size_t>(isa)); }

@@ -16,6 +16,10 @@ Isa detect_isa();
 /// Whether a CPU with one of the last three has AVX512-VNNI. No instruction set of its own, for its products have the bits of the others'.
 bool has_avx512_vnni();
 
+/// Whether VDPBF16PS takes a CPU with AVX-512 BF16 no longer than one of the two multiply-adds that it replaces: on AMD's (Zen 4 and later). On Intel's it takes
+/// as long as three. The sums have the same bits either way.
+bool has_fast_vdpbf16ps();
+
 /// "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16".
 std::string_view name_of(Isa isa);
 

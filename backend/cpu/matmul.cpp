@@ -61,10 +61,9 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
     case Isa::kAvx2:
       return choose(kMatmulAvx2F32, kMatmulAvx2Bf16, kMatmulAvx2Int8);
     case Isa::kAvx512:
-    case Isa::kAvx512Bf16:
-      // Not VDPBF16PS: on Sapphire Rapids 5 and 16 rows cost half as much again with it as with two FMAs on widened weights,
-      // and one row waits for memory either way (tests/bench/matmul_bench --vdpbf16).
       return choose(kMatmulAvx512F32, kMatmulAvx512Bf16, int8_of_avx512());
+    case Isa::kAvx512Bf16:
+      return choose(kMatmulAvx512F32, has_fast_vdpbf16ps() ? kMatmulVdpbf16 : kMatmulAvx512Bf16, int8_of_avx512());
     case Isa::kAmxBf16:
       return choose(kMatmulAvx512F32, kMatmulAmxBf16, int8_of_avx512());
     case Isa::kScalar:

@@ -7,7 +7,7 @@
 namespace specdec {
 namespace {
 
-struct Pair {
+struct Pair : Streams {
   static constexpr int kMaxRows = 6;
   static constexpr int kRegisters = 16;
   static constexpr int kAccRegisters = 2;

@@ -1,5 +1,5 @@
-// Two neighbouring inputs at a time with VDPBF16PS, the second first, which flushes subnormals whatever MXCSR says. Not the
-// default: see matmul_kernel().
+// Two neighbouring inputs at a time with VDPBF16PS, the second first, which flushes subnormals whatever MXCSR says. For CPUs of
+// which has_fast_vdpbf16ps().
 #include <immintrin.h>
 
 #include "backend/cpu/matmul_block.h"
@@ -9,6 +9,10 @@ namespace specdec {
 namespace {
 
 struct Dot : Wide {
+  // Zen 4 reads eight streams a third slower than four, and what a core asks for far ahead has room in the second cache (docs/benchmarking.md, "Kernels for AVX-512 BF16").
+  static constexpr int kMostPanels = 4;
+  static constexpr std::int64_t kAheadBytes = 4096;
+  static constexpr int kAheadInto = 2;
   static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;

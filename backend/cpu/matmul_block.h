@@ -28,6 +28,16 @@ struct Int8Header {
   std::int32_t start;  ///< of the group's sum: see pack_int8()
 };
 
+/// How a `V` reads weights unless it says otherwise.
+struct Streams {
+  /// Panels side by side at most, each of which is a stream of its own.
+  static constexpr int kMostPanels = 8;
+  /// How far ahead weights are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
+  /// machine's own prefetchers stop at the end of a page.
+  static constexpr std::int64_t kAheadBytes = 2048;
+  static constexpr int kAheadInto = 3;  ///< __builtin_prefetch's locality: 3 the first cache, 2 the second
+};
+
 template <class V>
 struct SkinnyMatmul {
   using Acc = typename V::Acc;
@@ -39,7 +49,7 @@ struct SkinnyMatmul {
   /// broadcast input serves several panels.
   static constexpr int panels_for(int rows) {
     int panels = 1;
-    while (panels < 8 && registers_for(rows, 2 * panels) <= V::kRegisters) {
+    while (panels < V::kMostPanels && registers_for(rows, 2 * panels) <= V::kRegisters) {
       panels *= 2;
     }
     return panels;
@@ -51,10 +61,6 @@ struct SkinnyMatmul {
   }
   /// Where registers are few a step is taken in parts, each panel by panel, so that they hold the weights of one part of one panel only.
   static constexpr bool kPanelByPanel = requires { V::kParts; };
-
-  /// How far ahead weights are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
-  /// machine's own prefetchers stop at the end of a page.
-  static constexpr std::int64_t kAheadBytes = 2048;
 
   /// Where a block reads next.
   struct Place {
@@ -78,7 +84,7 @@ struct SkinnyMatmul {
     Place place = {.weights = weights,
                    .x = x,
                    .panel_bytes = job.panel_bytes,
-                   .tail = weights + job.panel_bytes - kAheadBytes,
+                   .tail = weights + job.panel_bytes - V::kAheadBytes,
                    .jump = (B - 1) * job.panel_bytes};
     if (last && job.next != nullptr) {
       place.jump = job.next - (weights + job.panel_bytes);
@@ -114,10 +120,10 @@ struct SkinnyMatmul {
   template <int R, int B, class Sum>
   [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      const std::byte* const ahead = at.weights + kAheadBytes + (B > 1 && at.weights >= at.tail ? at.jump : 0);
+      const std::byte* const ahead = at.weights + V::kAheadBytes + (B > 1 && at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
-        __builtin_prefetch(ahead + b * at.panel_bytes);
+        __builtin_prefetch(ahead + b * at.panel_bytes, 0, V::kAheadInto);
       }
       multiply_step<R, B>(sum, at.weights, at.panel_bytes, at.x);
       at.weights += kStepBytes;

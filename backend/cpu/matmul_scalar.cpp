@@ -9,7 +9,7 @@
 namespace specdec {
 namespace {
 
-struct Lanes {
+struct Lanes : Streams {
   static constexpr int kMaxRows = 4;
   static constexpr int kRegisters = 0;
   static constexpr int kAccRegisters = 1;

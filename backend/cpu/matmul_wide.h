@@ -5,14 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cpu/matmul_kernel.h"
+#include "backend/cpu/matmul_block.h"
 
 /// What the kernels with AVX-512 share: the 16 outputs of a panel in one register. As what `V` of SkinnyMatmul is made of, it lives in the
 /// unnamed namespace of each file that includes it.
 namespace specdec {
 namespace {  // NOLINT(google-build-namespaces): see above
 
-struct Wide {
+struct Wide : Streams {
   static constexpr int kMaxRows = 16;
   static constexpr int kRegisters = 32;
   static constexpr int kAccRegisters = 1;
@@ -26,6 +26,8 @@ struct Wide {
 
 /// For kernels of int8 (matmul_int8.h), without the products.
 struct WideInt8 : Wide {
+  /// A group's integers, and the slice's sum beside them: with more panels one of the two is in memory at each step, and 12 rows take as long as 20.
+  static constexpr int kAccRegisters = 2;
   static constexpr std::int64_t kInputBytes = kInt8StepInputs;
   using Dots = __m512i;
   using Input = __m512i;

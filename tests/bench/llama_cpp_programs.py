@@ -26,6 +26,18 @@ def output_of(command):
     return done.stdout, done.stderr
 
 
+def read_in_full(command, read, attempts=5):
+    """Standard output, and what `read` finds in all that the command prints. llama.cpp's log has a thread of its own, and now and then a program ends before it: then it runs once more."""
+    for attempt in range(attempts):
+        out, err = output_of(command)
+        try:
+            return out, read(out + "\n" + err)
+        except figures.Unreadable:
+            if attempt + 1 == attempts:
+                raise
+    raise AssertionError("no attempts")
+
+
 class Ours:
     """specdec_dist and its benchmarks, from the PATH."""
 
@@ -127,9 +139,9 @@ class Theirs:
             command = [str(self.folder / program), "-m", str(target), "-md", str(draft), "-p", prompt, "-n", str(tokens), "-c", "512", "-t", str(threads), "--temp", "0",
                        "--ignore-eos", *self.flags(program, ("--no-escape",)), *self.flags(program, ("--spec-type", "draft-simple")),
                        *self.flags(program, ("--spec-draft-threads", threads), ("-td", threads)), *self.flags(program, ("--spec-draft-n-max", k), ("--draft-max", k))]
-            out, err = output_of(command)
+            out, of_loop = read_in_full(command, figures.of_speculation)
             printed.append(out)
-            totals = [total + more for total, more in zip(totals, figures.of_speculation(out + "\n" + err))]
+            totals = [total + more for total, more in zip(totals, of_loop)]
         return totals[0] / totals[1], totals[3] / totals[2] if totals[2] else None, printed
 
     def results(self, model, text):

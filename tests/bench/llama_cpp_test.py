@@ -56,6 +56,14 @@ class Output(unittest.TestCase):
             with self.assertRaisesRegex(figures.Unreadable, "^llama-bench: found no"):
                 figures.of_llama_bench(text)
 
+    def test_a_log_whose_end_was_lost_is_made_once_more(self):
+        cut = SPECULATION.partition("n_accept")[0]
+        with unittest.mock.patch.object(llama_cpp_programs, "output_of", side_effect=[("", cut), ("", cut), ("text", SPECULATION)]) as runs:
+            self.assertEqual(llama_cpp_programs.read_in_full(["x"], figures.of_speculation), ("text", (97, 0.25, 120, 66)))
+            self.assertEqual(runs.call_count, 3)
+        with unittest.mock.patch.object(llama_cpp_programs, "output_of", return_value=("", cut)), self.assertRaises(figures.Unreadable):
+            llama_cpp_programs.read_in_full(["x"], figures.of_speculation)
+
     def test_batches_are_medians_of_their_lines(self):
         found = figures.of_batched_bench(BATCHED)
         self.assertAlmostEqual(found[1], 110)

@@ -5,14 +5,14 @@
 // all row counts and a plain read of the same bytes take turns within a repetition, so that a change of clock or a busy
 // neighbour falls on all alike, and so does another type of weights (--beside); the table shows medians over repetitions. "/ 1 row" is the paper's cost of scoring; "/ read"
 // compares with adding up the same bytes with plain vector loads. Ratios are comparable between machines, times are not.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <random>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -138,6 +138,7 @@ double median(std::vector<double> values) {
 }
 
 struct Subject {
+  std::string name;
   DType dtype;
   const MatmulKernel* kernel;
 };
@@ -168,9 +169,9 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
   for (std::size_t m = 0; m < models.size(); ++m) {
     const double read = median(times[m].back());
     const double one = median(times[m].front());
-    fmt::print("\n{}, {}, {:.1f} MB; plain read {:.3f} ms, {:.1f} GB/s\n", name, name_of(subjects[m].dtype),
+    fmt::print("\n{}, {}, {:.1f} MB; plain read {:.3f} ms, {:.1f} GB/s\n", name, subjects[m].name,
                models[m]->megabytes(), read, models[m]->megabytes() / read);
-    const std::string beside = fmt::format("/ {}", name_of(subjects.front().dtype));
+    const std::string beside = fmt::format("/ {}", subjects.front().name);
     fmt::print("{:>5} {:>10} {:>9} {:>9}{}\n", "rows", "ms", "/ 1 row", "/ read",
                m > 0 ? fmt::format(" {:>9}", beside) : "");
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
@@ -181,8 +182,18 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
   }
 }
 
-const std::vector<std::pair<std::string, DType>> kTypes = {
-    {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"int8", DType::kInt8}};
+/// The types of weights, each with the kernel that is chosen for it, and with AVX-512 BF16 both of bf16 by name.
+std::vector<Subject> subjects_of(Isa isa) {
+  std::vector<Subject> subjects;
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kInt8}) {
+    subjects.push_back({std::string(name_of(dtype)), dtype, &matmul_kernel(isa, dtype)});
+  }
+  if (isa == Isa::kAvx512Bf16) {
+    subjects.push_back({"bf16-widened", DType::kBF16, &kMatmulAvx512Bf16});
+    subjects.push_back({"bf16-vdpbf16ps", DType::kBF16, &kMatmulVdpbf16});
+  }
+  return subjects;
+}
 
 }  // namespace
 }  // namespace specdec
@@ -191,19 +202,19 @@ int main(int argc, char** argv) {
   using namespace specdec;
   CLI::App app("Time of a pass over a model's matrices for 1 to 64 rows, in ratios");
   std::string isa_name(name_of(detect_isa()));
-  DType dtype = DType::kBF16;
-  std::optional<DType> beside;
+  std::string weights = "bf16";
+  std::string beside;
   std::string shapes = "both";
-  bool vdpbf16 = false;
   int threads = 1;
   int repetitions = 15;
   app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
-  app.add_option("--dtype", dtype, "type of the weights: bf16, f32 or int8")->transform(CLI::Transformer(kTypes));
-  app.add_option("--beside", beside, "another type, which takes turns with it")->transform(CLI::Transformer(kTypes));
+  app.add_option("--dtype", weights,
+                 "type of the weights: bf16, f32 or int8, with avx512_bf16 also bf16-widened or bf16-vdpbf16ps")
+      ->capture_default_str();
+  app.add_option("--beside", beside, "another one, which takes turns with it");
   app.add_option("--shapes", shapes, "which model")
       ->check(CLI::IsMember({"shipped", "large", "both"}))
       ->capture_default_str();
-  app.add_flag("--vdpbf16", vdpbf16, "bf16 with VDPBF16PS in place of the default kernel");
   app.add_option("--threads", threads, "threads")->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--repetitions", repetitions, "repetitions")->check(CLI::Range(1, 10000))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
@@ -213,16 +224,20 @@ int main(int argc, char** argv) {
                name_of(detect_isa()));
     return 2;
   }
-  if (vdpbf16 && (*isa != Isa::kAvx512Bf16 || dtype != DType::kBF16)) {
-    fmt::print(stderr, "--vdpbf16: found {} {}, expected avx512_bf16 bf16\n", isa_name, name_of(dtype));
-    return 2;
+  std::vector<Subject> subjects;
+  for (const auto& [option, name] : {std::pair("--dtype", weights), std::pair("--beside", beside)}) {
+    if (name.empty()) continue;
+    const std::vector<Subject> known = subjects_of(*isa);
+    const auto found = std::find_if(known.begin(), known.end(), [&](const Subject& one) { return one.name == name; });
+    if (found == known.end()) {
+      fmt::print(stderr, "{}: found {}, expected one of {}\n", option, name,
+                 fmt::join(known | std::views::transform(&Subject::name), ", "));
+      return 2;
+    }
+    subjects.push_back(*found);
   }
   flush_subnormals_to_zero();
   ThreadPool pool(threads);
-  std::vector<Subject> subjects = {{dtype, vdpbf16 ? &kMatmulVdpbf16 : &matmul_kernel(*isa, dtype)}};
-  if (beside) {
-    subjects.push_back({*beside, &matmul_kernel(*isa, *beside)});
-  }
   fmt::print("{}, {} thread(s), medians of {}\n", isa_name, threads, repetitions);
   if (shapes != "large") {
     report("shipped target (12 layers, d 256, ff 768, vocabulary 4096)", llama_like(12, 256, 8, 768, 4096), subjects,

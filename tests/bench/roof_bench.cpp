@@ -5,8 +5,8 @@
 ///
 /// Method: a thread a core, each with its own part of a buffer that no cache holds, on huge pages where the kernel gives them. A pass begins when all
 /// threads are there and ends with the last of them. Reading sums words with plain vector loads in several ways: how wide, how many streams at once,
-/// with or without prefetches; adding multiplies what is in registers, so that nothing but the units bounds it: bf16 pairs into fp32 where the machine has
-/// AVX-512 BF16, else fp32. All ways and thread counts take turns within each repeat. A way's figure is its median; a roof is the best way's.
+/// with or without prefetches; adding multiplies what is in registers, so that nothing but the units bounds it: fp32, and where the machine has
+/// AVX-512 BF16 bf16 pairs into fp32, too, which not every such machine does faster. All ways and thread counts take turns within each repeat. A way's figure is its median; a roof is the best way's.
 #include <fmt/format.h>
 #include <immintrin.h>
 #include <sched.h>
@@ -151,7 +151,8 @@ std::vector<Way> ways_of_this_machine() {
   const double adds = static_cast<double>(kProducts) * kAccumulators * 2;
   if (__builtin_cpu_supports("avx512bf16") != 0) {
     ways.push_back({"bf16, avx512_bf16", add_avx512<true>, adds * 32});
-  } else if (avx512) {
+  }
+  if (avx512) {
     ways.push_back({"fp32, avx512", add_avx512<false>, adds * 16});
   } else {
     ways.push_back({"fp32, avx2", add_fp32_avx2, adds * 8});
@@ -232,22 +233,19 @@ void run(const Options& options) {
   }
   nlohmann::json result{{"bytes", bytes}, {"cores", own_cores().size()}, {"roofs", nlohmann::json::array()}};
   for (std::size_t count = 0; count < options.threads.size(); ++count) {
-    double best_read = 0;
-    nlohmann::json roof{{"threads", options.threads[count]}};
+    nlohmann::json roof{{"threads", options.threads[count]}, {"read_GBps", 0.0}, {"GFLOPs", 0.0}};
     nlohmann::json all_ways = nlohmann::json::array();
     for (std::size_t way = 0; way < ways.size(); ++way) {
       const double rate = summarise(rates[count][way]).p50;
-      all_ways.push_back({{"way", ways[way].name}, {"rate", rate}});
-      if (ways[way].flops > 0) {
-        roof["GFLOPs"] = rate;
-        roof["flops_by"] = ways[way].name;
-      } else if (rate > best_read) {
-        best_read = rate;
-        roof["read_GBps"] = rate;
-        roof["read_by"] = ways[way].name;
+      const bool adds = ways[way].flops > 0;
+      const char* const unit = adds ? "GFLOP/s" : "GB/s";
+      all_ways.push_back({{"way", ways[way].name}, {"rate", rate}, {"unit", unit}});
+      if (nlohmann::json& best = roof[adds ? "GFLOPs" : "read_GBps"]; rate > best.get<double>()) {
+        best = rate;
+        roof[adds ? "flops_by" : "read_by"] = ways[way].name;
       }
       fmt::print("{} thread{}, {:<30} {:>8.1f} {}\n", options.threads[count], options.threads[count] == 1 ? " " : "s",
-                 ways[way].name, rate, ways[way].flops > 0 ? "GFLOP/s" : "GB/s");
+                 ways[way].name, rate, unit);
     }
     roof["ways"] = std::move(all_ways);
     result["roofs"].push_back(std::move(roof));
