@@ -79,29 +79,26 @@ Verdict Decision::decide_by_sums(ConstRows logits, const Round& round, std::int6
   }
   Verdict verdict = summarise(accept(), round.drafted());
 
-  const std::size_t vocabulary = is_root_ ? static_cast<std::size_t>(head_.vocabulary()) : 0;
-  logit_rows_.resize(vocabulary);
-  head_.gather_rows(logits.slice_rows(verdict.accepted, 1), logit_rows_, Stream{});
+  const std::span<const float> row = whole_on_root(logits.slice_rows(verdict.accepted, 1));
   if (is_root_) {
-    p_rows_.resize(vocabulary);
+    p_rows_.resize(row.size());
     const RowSum& sum = sums_[static_cast<std::size_t>(verdict.accepted)];
-    probabilities_from_sums(logit_rows_, params_.temperature, sum.max, sum.sum, p_rows_);
+    probabilities_from_sums(row, params_.temperature, sum.max, sum.sum, p_rows_);
     verdict.next = draw_next(verdict.accepted, p_rows_, round, position, draft);
   }
   return verdict;
 }
 
 Verdict Decision::decide_by_rows(ConstRows logits, const Round& round, std::int64_t position, const DraftBlock& draft) {
-  const std::size_t vocabulary = is_root_ ? static_cast<std::size_t>(head_.vocabulary()) : 0;
-  logit_rows_.resize(round.rows.size() * vocabulary);
-  head_.gather_rows(logits, logit_rows_, Stream{});
+  const std::span<const float> rows = whole_on_root(logits);
   if (!is_root_) {
     return {.decided = false};
   }
-  p_rows_.resize(logit_rows_.size());
+  const auto vocabulary = static_cast<std::size_t>(head_.vocabulary());
+  p_rows_.resize(rows.size());
   const auto warped_row = [&](std::size_t row) {
     const auto p = std::span(p_rows_).subspan(row * vocabulary, vocabulary);
-    sampler_.warp(std::span(logit_rows_).subspan(row * vocabulary, vocabulary), p);
+    sampler_.warp(rows.subspan(row * vocabulary, vocabulary), p);
     return p;
   };
   const auto learn_entry = [&](std::size_t i, std::span<const float> p) {
@@ -165,6 +162,16 @@ std::span<const float> Decision::dense_rows(const DraftBlock& draft) {
     q_rows_[i * vocabulary + static_cast<std::size_t>(tokens_[i])] = 1.0F;
   }
   return q_rows_;
+}
+
+std::span<const float> Decision::whole_on_root(ConstRows logits) {
+  const bool side_by_side = logits.rows == 1 || logits.stride == logits.cols;
+  if (head_.local_vocabulary() == head_.vocabulary() && head_.backend().on_host() && side_by_side) {
+    return {logits.data, static_cast<std::size_t>(logits.rows * logits.cols)};
+  }
+  logit_rows_.resize(is_root_ ? static_cast<std::size_t>(logits.rows * head_.vocabulary()) : 0);
+  head_.gather_rows(logits, logit_rows_, Stream{});
+  return logit_rows_;
 }
 
 std::span<const float> Decision::on_host(ConstRows rows) {

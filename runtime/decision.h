@@ -62,6 +62,8 @@ class Decision {
   std::span<const float> dense_rows(const DraftBlock& draft);
   /// The draft's rows from the backend's memory, which for most backends is the host's.
   std::span<const float> on_host(ConstRows rows);
+  /// On rank 0 the whole rows, side by side, from all ranks: where they lie already if one rank of the host has all.
+  std::span<const float> whole_on_root(ConstRows logits);
   Verdict summarise(std::int64_t accepted, std::int64_t drafted) const;
   /// Stage 2, on rank 0: draws from the residual of the target's row `p`, or from `p` itself after full acceptance.
   Token draw_next(std::int64_t accepted, std::span<const float> p, const Round& round, std::int64_t position,
