@@ -155,7 +155,10 @@ void time_passes_alone(const StudyCommand& command) {
                                   {"whole_target_ms", 1e3 * times.whole_target},
                                   {"draft_ms", ms(times.draft)},
                                   {"draft_after_target_ms", 1e3 * times.draft_after_target},
-                                  {"layer_ms", 1e3 * times.layer}};
+                                  {"layer_ms", 1e3 * times.layer},
+                                  {"loop_ms", 1e3 * times.beside.loop},
+                                  {"drafted_ms", 1e3 * times.beside.drafted},
+                                  {"accepted_ms", 1e3 * times.beside.accepted}};
   }
   if (command.json.empty()) {
     write_text(out.dump(1) + "\n", [] {});

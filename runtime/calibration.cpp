@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/error.h"
 #include "runtime/delays.h"
 #include "runtime/pass_work.h"
+#include "runtime/theory.h"
 #include "runtime/units.h"
 
 namespace specdec {
@@ -51,10 +53,36 @@ double interpolated(const std::vector<double>& costs, double rows) {
   return costs[below - 1] + (rows - static_cast<double>(below)) * (costs[below] - costs[below - 1]);
 }
 
+/// What a loop has beside its passes. The pair's loops say what it is with a target as large as theirs, those of a model in the cache what it is without.
+void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& hardware) {
+  const PassTimes& passes = data.passes;
+  const bool stays = hardware.keeps(share.weights * data.ranks);
+  const double told =
+      data.ranks > 1 ? hardware.interconnect.broadcast(0, data.ranks) + hardware.interconnect.gather(0, data.ranks) : 0;
+  const double loop = std::max(data.alone.rest + data.alone.broadcast - told, 0.0);
+  const double drafted = data.drafts.drafted;
+  const double after_all = std::pow(data.drafts.alpha, drafted);
+  const double one_row = stays ? passes.draft[0] : passes.draft_after_target;
+  const double first = one_row + after_all * (std::max(passes.draft[1], one_row) - one_row);
+  const double more = data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast;
+  hardware.accepted_seconds = passes.beside.accepted;
+  const double stand = tokens_per_loop(data.drafts.alpha, std::llround(drafted)) - 1;
+  const double beside =
+      data.drafts.draft + more - first - (drafted - 1) * passes.draft[0] - stand * hardware.accepted_seconds;
+  const double of_one = std::max(beside / drafted, 0.0);
+  const auto warm = [&](double with_target, double without) {
+    return stays || without <= 0 ? with_target : std::min(with_target, without);
+  };
+  hardware.loop_seconds = warm(loop, passes.beside.loop);
+  hardware.cold_loop_seconds = loop - hardware.loop_seconds;
+  hardware.drafted_seconds = warm(of_one, passes.beside.drafted);
+  hardware.cold_drafted_seconds = of_one - hardware.drafted_seconds;
+}
+
 }  // namespace
 
 Hardware calibrate(const CalibrationData& data) {
-  check(!data.passes.target.empty() && !data.passes.draft.empty() && data.drafts.drafted > 0,
+  check(!data.passes.target.empty() && data.passes.draft.size() > 1 && data.drafts.drafted > 0,
         "a calibration has passes, and a job that drafts");
   Hardware hardware;
   hardware.ranks = data.ranks;
@@ -68,7 +96,6 @@ Hardware calibrate(const CalibrationData& data) {
   const double draft_overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
   hardware.cached_bytes = kCacheMargin * draft.weights;
   hardware.cache.rate = draft.all() / reading_of(data.passes.draft.front(), draft_overhead);
-  hardware.cache.rows_cost = costs_of(data.passes.draft, draft_overhead, draft);
   hardware.refill_rate = draft.all() / reading_of(data.passes.draft_after_target, draft_overhead);
 
   const Weighed share = one_row(data.target, data.target_dtype, data.context, data.ranks);
@@ -87,6 +114,10 @@ Hardware calibrate(const CalibrationData& data) {
   for (double& seconds : in_jobs) seconds *= beside_a_draft;
   in_jobs.front() = data.alone.compute;
   hardware.memory.rows_cost = costs_of(in_jobs, overhead, share);
+  const double beside_nothing = data.alone.compute / data.passes.target.front();
+  std::vector<double> cached = data.passes.draft;
+  for (std::size_t i = 1; i < cached.size(); ++i) cached[i] *= std::max(beside_a_draft / beside_nothing, 1.0);
+  hardware.cache.rows_cost = costs_of(cached, draft_overhead, draft);
 
   if (data.ranks > 1) {
     const double all_reduces = 2 * layers;
@@ -108,14 +139,7 @@ Hardware calibrate(const CalibrationData& data) {
     jitter.tail_mean = delays->mean;
   }
 
-  const double told =
-      data.ranks > 1 ? hardware.interconnect.broadcast(0, data.ranks) + hardware.interconnect.gather(0, data.ranks) : 0;
-  hardware.loop_seconds = std::max(data.alone.rest + data.alone.broadcast - told, 0.0);
-  const double more = data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast;
-  const double first =
-      hardware.keeps(share.weights * data.ranks) ? data.passes.draft.front() : data.passes.draft_after_target;
-  const double passes = first + (data.drafts.drafted - 1) * data.passes.draft.front();
-  hardware.drafted_seconds = std::max((data.drafts.draft + more - passes) / data.drafts.drafted, 0.0);
+  learn_loops(data, share, hardware);
   return hardware;
 }
 
@@ -139,9 +163,12 @@ std::string hardware_yaml(const Hardware& hardware, const std::string& interconn
   text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n  refill_GBps: {:.4g}\n",
                       hardware.cached_bytes / kMega, hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost),
                       hardware.refill_rate / kGiga);
-  text += fmt::format("layer_us: {:.4g}\ndrafted_us: {:.4g}\nloop_us: {:.4g}\ncache_bytes: {:g}\npayload_bytes: {:g}\n",
+  text += fmt::format("  cold_drafted_us: {:.4g}\n  cold_loop_us: {:.4g}\n", hardware.cold_drafted_seconds / kMicro,
+                      hardware.cold_loop_seconds / kMicro);
+  text += fmt::format("layer_us: {:.4g}\ndrafted_us: {:.4g}\naccepted_us: {:.4g}\nloop_us: {:.4g}\n",
                       hardware.layer_seconds / kMicro, hardware.drafted_seconds / kMicro,
-                      hardware.loop_seconds / kMicro, hardware.cache_bytes, hardware.payload_bytes);
+                      hardware.accepted_seconds / kMicro, hardware.loop_seconds / kMicro);
+  text += fmt::format("cache_bytes: {:g}\npayload_bytes: {:g}\n", hardware.cache_bytes, hardware.payload_bytes);
   const Jitter& jitter = hardware.disturbance.compute;
   if (jitter.tail_probability > 0) {
     text += fmt::format("jitter:\n  sigma: 0\n  tail_probability: {:.4g}\n  tail_mean_us: {:.4g}\n",

@@ -48,13 +48,19 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
   loop.score = pass_time(hardware, score, ranks, target_stays ? WeightsIn::kCache : WeightsIn::kMemory);
   if (k > 0) {
     const bool sharded = job.placement == Placement::kSharded;
-    const PassWork draft = work_on(hardware, job.draft, job.draft_dtype, 1, job.context, sharded ? ranks : 1);
+    const auto draft_over = [&](std::int64_t rows) {
+      return work_on(hardware, job.draft, job.draft_dtype, rows, job.context, sharded ? ranks : 1);
+    };
+    const PassWork draft = draft_over(1);
     loop.drafting_ranks = drafts_together(job.placement) ? ranks : 1;
     const bool draft_stays = hardware.keeps(draft.weight_bytes * loop.drafting_ranks);
     const WeightsIn later = draft_stays ? WeightsIn::kCache : WeightsIn::kMemory;
     const WeightsIn first = draft_stays && !target_stays ? WeightsIn::kCacheOnce : later;
     loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, first);
+    loop.first_after_all = pass_time(hardware, draft_over(2), loop.drafting_ranks, first);
     loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, later);
+    loop.drafted = hardware.drafted_seconds + (target_stays ? 0 : hardware.cold_drafted_seconds);
+    loop.accepted = hardware.accepted_seconds;
   }
   if (job.placement == Placement::kDedicated && k > 0) {
     loop.order = hardware.interconnect.broadcast(DraftLink::reply_bytes(k), 2);
@@ -66,7 +72,7 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
     constexpr std::size_t kBytesOfRow = 8;  // (max, argmax)
     loop.gather = hardware.interconnect.gather(kBytesOfRow * static_cast<std::size_t>(k + 1), ranks);
   }
-  loop.rest = hardware.loop_seconds;
+  loop.rest = hardware.loop_seconds + (target_stays ? 0 : hardware.cold_loop_seconds);
   return loop;
 }
 
@@ -81,20 +87,25 @@ LoopCases loop_cases(const Hardware& hardware, const PredictedJob& job, std::int
   const LoopWork work = loop_work(hardware, job, k);
   const auto drafted = static_cast<double>(k);
   LoopCases out;
-  out.mean = {.broadcast = work.broadcast, .score = work.score.total(), .rest = work.gather + work.rest};
+  out.mean = {.broadcast = work.broadcast,
+              .score = work.score.total(),
+              .rest = work.gather + work.rest + work.accepted * (tokens_per_loop(alpha, k) - 1)};
   if (k == 0) {
     out.cases = {{.seconds = out.mean.total()}};
     return out;
   }
-  const double block =
-      work.first_draft.total() + (drafted - 1) * work.later_draft.total() + drafted * hardware.drafted_seconds;
+  const double after_all = std::pow(alpha, drafted);
+  const double later = (drafted - 1) * work.later_draft.total() + drafted * work.drafted;
+  const double block = later + work.first_draft.total();
   if (job.placement != Placement::kDedicated) {
-    out.mean.draft = block;
-    out.cases = {{.seconds = out.mean.total()}};
+    const double longer = work.first_after_all.total() - work.first_draft.total();
+    out.mean.draft = block + after_all * longer;
+    const double others = out.mean.total() - after_all * longer;
+    out.cases = {{.seconds = others, .share = 1 - after_all}, {.seconds = others + longer, .share = after_all}};
     return out;
   }
   const double hides = out.mean.total();
-  const double ahead = block + work.later_draft.total() + hardware.drafted_seconds;
+  const double ahead = block + work.later_draft.total() + work.drafted;
   const double hit = std::pow(alpha, drafted + 1);
   // What is drafted ahead begins an order later where rank 0 took what was there, and its tokens travel.
   const double after_hit = std::max(0.0, 2 * work.order + ahead - hides);

@@ -40,7 +40,11 @@ PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, We
 /// A loop of K drafted tokens as it is made up.
 struct LoopWork {
   PassTime first_draft;  ///< the target's pass leaves nothing of the draft in a cache that does not hold both
+  /// The same after a block of which all tokens stood: the last of them was never fed, and comes with the one that follows it.
+  PassTime first_after_all;
   PassTime later_draft;
+  double drafted = 0;   ///< seconds of a drafted token beside its pass
+  double accepted = 0;  ///< seconds more of one that stands
   int drafting_ranks = 1;
   int target_ranks = 1;
   /// Of a message between rank 0 and a rank that only drafts, at the least: greedy, without the distributions; 0 without such a rank.
@@ -63,7 +67,7 @@ struct LoopTime {
 };
 
 /// K = 0: autoregressive decoding.
-/// `alpha` counts where a rank of its own drafts ahead: a block that it drafted is the right one when all of the block before stood and the token after it was guessed,
+/// `alpha` says how many tokens stand, each of which takes a little, and how often all do (LoopWork::first_after_all); and it counts where a rank of its own drafts ahead: a block that it drafted is the right one when all of the block before stood and the token after it was guessed,
 /// alpha^(K + 1), taking the guess to be right as often as a drafted token stands. Then a loop waits for what of the drafting its pass did not hide, else for an order and a
 /// new block too. The draft's part is the mean of both.
 LoopTime loop_time(const Hardware& hardware, const PredictedJob& job, std::int64_t k, double alpha);

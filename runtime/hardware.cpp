@@ -19,6 +19,10 @@ double Hardware::reading_seconds(double weights, double keys, std::int64_t rows,
     const int together = std::min(count, ranks_per_node == 0 ? count : ranks_per_node);
     rate = std::min(rate, node_read_rate / together);
   }
+  if (in == WeightsIn::kCacheOnce) {
+    // What more rows cost is hidden as far as the weights are waited for.
+    return std::max((weights + keys) / rate, (weights * cache.cost_of(rows) + keys) / cache.rate);
+  }
   return (weights * memory.cost_of(rows) + keys) / rate;
 }
 

@@ -34,21 +34,25 @@ struct Disturbance {
 /// A machine as far as the cost model knows it (configs/hardware/): what a rank reads and computes, what comes on top, and how ranks meet.
 struct Hardware {
   std::string name;
-  std::string source;          ///< where its figures are from
-  int ranks = 1;               ///< that it has
-  Reading memory;              ///< weights and cache
-  Reading cache;               ///< of models that stay in a cache of the processor, all ranks together
-  double cached_bytes = 0;     ///< that such a model has at most; 0: none stays
-  double refill_rate = 0;      ///< bytes a second at which such a model is read back; 0: as any other
-  double node_read_rate = 0;   ///< of all ranks of a node together; 0: as many times `memory.rate`
-  int ranks_per_node = 0;      ///< that share node_read_rate; 0: all
-  double operations_rate = 0;  ///< floating-point operations a second of a rank; 0: rows_cost says it
-  double layer_seconds = 0;    ///< a layer, beside what it reads and its all-reduces
-  double pass_seconds = 0;     ///< a pass, beside its layers
-  double drafted_seconds = 0;  ///< a drafted token, beside its pass: sampling, and bookkeeping
-  double loop_seconds = 0;     ///< a loop, beside its passes and drafted tokens
-  double cache_bytes = 2;      ///< of an element of the KV cache
-  double payload_bytes = 2;    ///< of an element that is reduced
+  std::string source;           ///< where its figures are from
+  int ranks = 1;                ///< that it has
+  Reading memory;               ///< weights and cache
+  Reading cache;                ///< of models that stay in a cache of the processor, all ranks together
+  double cached_bytes = 0;      ///< that such a model has at most; 0: none stays
+  double refill_rate = 0;       ///< bytes a second at which such a model is read back; 0: as any other
+  double node_read_rate = 0;    ///< of all ranks of a node together; 0: as many times `memory.rate`
+  int ranks_per_node = 0;       ///< that share node_read_rate; 0: all
+  double operations_rate = 0;   ///< floating-point operations a second of a rank; 0: rows_cost says it
+  double layer_seconds = 0;     ///< a layer, beside what it reads and its all-reduces
+  double pass_seconds = 0;      ///< a pass, beside its layers
+  double drafted_seconds = 0;   ///< a drafted token, beside its pass: sampling, and bookkeeping
+  double accepted_seconds = 0;  ///< a drafted token that stands, over one that does not
+  double loop_seconds = 0;      ///< a loop, beside its passes and drafted tokens
+  /// More of the two where the target does not stay in a cache: each of its passes drives out what they need.
+  double cold_drafted_seconds = 0;
+  double cold_loop_seconds = 0;
+  double cache_bytes = 2;    ///< of an element of the KV cache
+  double payload_bytes = 2;  ///< of an element that is reduced
   Interconnect interconnect;
   Disturbance disturbance;
 

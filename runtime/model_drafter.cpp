@@ -9,13 +9,14 @@ namespace specdec {
 namespace {
 
 constexpr TraceKind kDraftPrefill{.name = "draft prefill", .value = "tokens"};
-constexpr TraceKind kDraftPass{.name = "draft pass", .value = "rows"};
 constexpr TraceKind kDraftChoose{.name = "draft choose"};
 constexpr TraceKind kDraftWait{.name = "draft wait", .value = "tokens"};
 
 enum Moment : std::uint8_t { kBegin, kEnd, kMoments };
 
 }  // namespace
+
+const TraceKind ModelDrafter::kPass{.name = "draft pass", .value = "rows"};
 
 ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level,
                            Tracer* tracer, bool together)
@@ -53,7 +54,7 @@ void ModelDrafter::begin(std::uint32_t sequence, std::span<const Token> prompt) 
 }
 
 ConstRows ModelDrafter::feed(std::span<const Token> tokens, std::int32_t count) {
-  const Span span(tracer_, kDraftPass, count);
+  const Span span(tracer_, kPass, count);
   const auto first = static_cast<std::int32_t>(cache_.committed() + cache_.pending());
   position_.clear();
   parent_.clear();

@@ -16,6 +16,9 @@ namespace specdec {
 /// has waited for the target.
 class ModelDrafter final : public Drafter, private UnreadDraft {
  public:
+  /// In its trace, one pass over one row or two.
+  static const TraceKind kPass;
+
   /// `level` keys its random numbers: 1 drafts for the target, 2 for that draft.
   /// `together`: see Drafter. A model that is cut over several ranks needs it.
   ModelDrafter(Transformer& model, const SamplingParams& sampling, std::uint64_t seed, std::uint8_t level = 1,

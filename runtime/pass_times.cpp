@@ -1,15 +1,18 @@
 #include "runtime/pass_times.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
 
 #include "backend/cpu/isa.h"
 #include "backend/factory.h"
+#include "models/tokenizer.h"
 #include "models/transformer.h"
 #include "parallel/communicator.h"
 #include "parallel/host_cores.h"
+#include "parallel/self_communicator.h"
 #include "runtime/clock.h"
 #include "runtime/statistics.h"
 
@@ -45,9 +48,9 @@ class TimedModel {
   TimedModel(const ModelConfig& shape, std::unique_ptr<TensorSource> weights, DType dtype, Backend& backend,
              std::int64_t context, int ranks = 1)
       : backend_(backend),
-        group_(ranks),
+        group_(group_of(ranks)),
         weights_(std::move(weights)),
-        model_(shape, *weights_, backend, group_, {.dtype = dtype, .max_rows = kTimedRows}),
+        model_(shape, *weights_, backend, *group_, {.dtype = dtype, .max_rows = kTimedRows}),
         cache_(model_.make_cache(context + kTimedRows)),
         position_(kTimedRows),
         parent_(kTimedRows),
@@ -62,6 +65,8 @@ class TimedModel {
     }
   }
 
+  Transformer& model() { return model_; }
+
   double pass(std::size_t rows) {
     const double start = now_seconds();
     model_.forward({std::span(tokens_).last(kTimedRows).first(rows), std::span(position_).first(rows),
@@ -74,8 +79,13 @@ class TimedModel {
   }
 
  private:
+  static std::unique_ptr<Communicator> group_of(int ranks) {
+    if (ranks == 1) return std::make_unique<SelfCommunicator>();
+    return std::make_unique<FirstOf>(ranks);
+  }
+
   Backend& backend_;
-  FirstOf group_;
+  std::unique_ptr<Communicator> group_;
   std::unique_ptr<TensorSource> weights_;
   Transformer model_;
   KvCache cache_;
@@ -83,6 +93,23 @@ class TimedModel {
   std::vector<std::int32_t> parent_;
   std::vector<Token> tokens_;
 };
+
+/// Of the config's prompts, in the mean; characters stand for tokens where no tokenizer is there to ask.
+double mean_prompt_tokens(const RunConfig& config) {
+  if (config.prompts.empty()) return 0;
+  const std::unique_ptr<Tokenizer> tokenizer = has_tokenizer(config.target) ? load_tokenizer(config.target) : nullptr;
+  double tokens = 0;
+  for (const Prompt& prompt : config.prompts) {
+    if (prompt.random > 0) {
+      tokens += static_cast<double>(prompt.random);
+    } else if (prompt.ids) {
+      tokens += static_cast<double>(prompt.ids->size());
+    } else {
+      tokens += static_cast<double>(tokenizer ? tokenizer->encode(prompt.text, true).size() : prompt.text.size());
+    }
+  }
+  return tokens / static_cast<double>(config.prompts.size());
+}
 
 /// The target's layers with hardly anything in them.
 ModelConfig hollow(ModelConfig shape) {
@@ -138,7 +165,8 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads) {
   const ModelConfig draft_shape = load_model_config(config.draft);
   const std::int64_t longest = std::min(shape.context, draft_shape.context) - static_cast<std::int64_t>(kTimedRows);
   const std::int64_t context =
-      std::clamp<std::int64_t>(config.decode.max_new_tokens / 2, 0, std::max<std::int64_t>(longest, 0));
+      std::clamp<std::int64_t>(std::llround(mean_prompt_tokens(config)) + config.decode.max_new_tokens / 2, 0,
+                               std::max<std::int64_t>(longest, 0));
   TimedModel part(shape, open_weights(config.target, config.weights), config.dtype, *backend, context, ranks);
   std::optional<TimedModel> whole;
   if (ranks > 1) whole.emplace(shape, open_weights(config.target, config.weights), config.dtype, *backend, context);
@@ -150,20 +178,30 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads) {
   Series of_draft(draft);
   Series of_layers(layers, 1);
   std::vector<double> draft_after_target;
+  std::vector<WarmLoops> loops;
   const auto draft_first = [&] { draft_after_target.push_back(draft.pass(1)); };
   for (int turn = 0; turn < kTurns; ++turn) {
     of_part.turn(draft_first);
     if (of_whole) of_whole->turn(draft_first);
     of_draft.turn();
     of_layers.turn();
+    loops.push_back(warm_loops(config, draft.model(), context));
   }
+  const auto middle = [&](double WarmLoops::*which) {
+    std::vector<double> values;
+    for (const WarmLoops& turn : loops) values.push_back(turn.*which);
+    return median(std::move(values));
+  };
   const std::vector<double> target = of_part.medians();
   return {.threads = threads,
           .target = target,
           .whole_target = of_whole ? of_whole->medians().front() : target.front(),
           .draft = of_draft.medians(),
           .draft_after_target = median(std::move(draft_after_target)),
-          .layer = of_layers.medians().front() / static_cast<double>(shape.layers)};
+          .layer = of_layers.medians().front() / static_cast<double>(shape.layers),
+          .beside = {.loop = middle(&WarmLoops::loop),
+                     .drafted = middle(&WarmLoops::drafted),
+                     .accepted = middle(&WarmLoops::accepted)}};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/config.h"
+#include "runtime/warm_loops.h"
 
 namespace specdec {
 
@@ -18,12 +19,13 @@ struct PassTimes {
   std::vector<double> draft;  ///< of 1, 2, ... rows, one after another: as far as its weights stay in a cache they do
   double draft_after_target = 0;  ///< of one row, after a pass of the target
   double layer = 0;               ///< of a layer that has next to no weights
+  WarmLoops beside;               ///< passes: of loops of the draft
 };
 
 /// As many rows as PassTimes has.
 inline constexpr std::int64_t kTimedRows = 16;
 
-/// Times passes of the config's two models halfway through what it generates, with its types and instruction set, by each number of ranks that the target is cut over.
+/// Times passes of the config's two models after its prompts, in the mean, and half of what it generates, with its types and instruction set, by each number of ranks that the target is cut over.
 /// `cores`: of this host, which so many ranks share as those of a job do that are all on it (agree_threads.h). The config has a draft.
 std::map<int, PassTimes> time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts, int cores);
 

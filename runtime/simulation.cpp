@@ -125,6 +125,7 @@ Simulated simulate(const Hardware& hardware, const PredictedJob& job, double alp
     return seconds;
   };
   const Segments first = cut(work.first_draft);
+  const Segments first_after_all = cut(work.first_after_all);
   const Segments later = cut(work.later_draft);
   const Segments score = cut(work.score);
 
@@ -132,10 +133,12 @@ Simulated simulate(const Hardware& hardware, const PredictedJob& job, double alp
   std::vector<Weighted> of_loops;
   double time = 0;
   double tokens = 0;
+  bool all_stood = false;  // of the loop before
   const auto draft = [&](std::int64_t count) {
     double seconds = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-      seconds += play(i == 0 ? first : later, work.drafting_ranks) + hardware.drafted_seconds;
+      const Segments& pass = i > 0 ? later : all_stood ? first_after_all : first;
+      seconds += play(pass, work.drafting_ranks) + work.drafted;
     }
     return seconds;
   };
@@ -162,9 +165,11 @@ Simulated simulate(const Hardware& hardware, const PredictedJob& job, double alp
     if (work.broadcast > 0) seconds += meet(work.broadcast);
     seconds += play(score, work.target_ranks);
     if (work.gather > 0) seconds += meet(work.gather);
-    there -= seconds;
     std::int64_t yielded = 1;
     while (yielded <= k && draws.next() < alpha) ++yielded;
+    seconds += work.accepted * static_cast<double>(yielded - 1);
+    there -= seconds;
+    all_stood = k > 0 && !is_ahead && yielded == k + 1;
     right = is_ahead && yielded == k + 1 && draws.next() < alpha;
     of_tokens.emplace_back(seconds / static_cast<double>(yielded), yielded);
     of_loops.emplace_back(seconds, 1);

@@ -30,6 +30,20 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+double midmean(std::vector<double> values) {
+  check(!values.empty(), "a mean of no values");
+  std::ranges::sort(values);
+  // Each value is a stretch of length 1; what counts of it lies between a quarter and three quarters of them all.
+  const double from = static_cast<double>(values.size()) / 4;
+  const double to = 3 * from;
+  double sum = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double begin = static_cast<double>(i);
+    sum += values[i] * std::max(std::min(begin + 1, to) - std::max(begin, from), 0.0);
+  }
+  return sum / (to - from);
+}
+
 std::optional<double> ratio(double numerator, double denominator) {
   if (!(denominator > 0)) return std::nullopt;
   return numerator / denominator;

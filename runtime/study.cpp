@@ -241,7 +241,8 @@ void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
   passes.ranks = 1;
   passes.calibrates = false;
   passes.key =
-      key_of(passes, fmt::format("{} {}", fmt::join(study.ranks, ","), serialise(passes.config)), study.launcher);
+      key_of(passes, fmt::format("passes and loops {} {}", fmt::join(study.ranks, ","), serialise(passes.config)),
+             study.launcher);
   points.push_back(std::move(passes));
 }
 

@@ -103,14 +103,14 @@ std::optional<double> halves_of(const std::vector<double>& jobs) {
   if (jobs.size() < kLeast) return std::nullopt;
   std::vector<double> halves[2];
   for (std::size_t i = 0; i < jobs.size(); ++i) halves[i % 2].push_back(jobs[i]);
-  return ratio(median(std::move(halves[1])), median(std::move(halves[0])));
+  return ratio(midmean(std::move(halves[1])), midmean(std::move(halves[0])));
 }
 
 Percentiles typical(const std::vector<Percentiles>& of_jobs) {
   const auto middle = [&](double Percentiles::*which) {
     std::vector<double> values;
     for (const Percentiles& job : of_jobs) values.push_back(job.*which);
-    return median(std::move(values));
+    return midmean(std::move(values));
   };
   return {.p50 = middle(&Percentiles::p50), .p90 = middle(&Percentiles::p90), .p99 = middle(&Percentiles::p99)};
 }
@@ -135,10 +135,10 @@ void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
   for (const char* part : kSplit) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
-    figures.typical_split_ms.emplace_back(part, median(std::move(sums.job_split[part])));
+    figures.typical_split_ms.emplace_back(part, midmean(std::move(sums.job_split[part])));
   }
   figures.halves = halves_of(sums.job_per_token);
-  figures.typical_ms_per_token = median(std::move(sums.job_per_token));
+  figures.typical_ms_per_token = midmean(std::move(sums.job_per_token));
   if (!sums.job_loop_ms.empty()) figures.typical_loop_ms = typical(sums.job_loop_ms);
 }
 
@@ -184,7 +184,7 @@ std::optional<Percentiles> in_seconds(const std::optional<Percentiles>& ms) {
 
 /// A typical loop of a point's jobs, in seconds.
 CalibrationLoop loop_of(const PointFigures& figures) {
-  CalibrationLoop loop{.drafted = figures.drafted_per_loop};
+  CalibrationLoop loop{.drafted = figures.drafted_per_loop, .alpha = figures.alpha.value_or(0)};
   for (const auto& [part, ms] : figures.typical_split_ms) {
     const double seconds = ms / kMsPerSecond;
     if (part == "draft") loop.draft = seconds;
@@ -197,23 +197,27 @@ CalibrationLoop loop_of(const PointFigures& figures) {
 }
 
 /// Of so many ranks.
-PassTimes mean_passes(const std::vector<json>& of, int ranks) {
-  PassTimes mean;
-  const double share = 1 / static_cast<double>(of.size());
-  const auto add = [&](std::vector<double>& into, const json& ms) {
-    into.resize(ms.size());
-    for (std::size_t i = 0; i < ms.size(); ++i) into[i] += share * ms[i].get<double>() / kMsPerSecond;
-  };
+PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
   const std::string which = std::to_string(ranks);
-  for (const json& job : of) {
-    const json& passes = job.at(which);
-    add(mean.target, passes.at("target_ms"));
-    add(mean.draft, passes.at("draft_ms"));
-    mean.whole_target += share * passes.at("whole_target_ms").get<double>() / kMsPerSecond;
-    mean.draft_after_target += share * passes.at("draft_after_target_ms").get<double>() / kMsPerSecond;
-    mean.layer += share * passes.at("layer_ms").get<double>() / kMsPerSecond;
-  }
-  return mean;
+  const auto typical = [&](auto value_of) {
+    std::vector<double> ms;
+    for (const json& job : jobs) ms.push_back(value_of(job.at(which)).template get<double>());
+    return midmean(std::move(ms)) / kMsPerSecond;
+  };
+  const auto one = [&](const char* key) { return typical([&](const json& times) { return times.at(key); }); };
+  const auto by_rows = [&](const char* key) {
+    std::vector<double> seconds;
+    for (std::size_t i = 0; i < jobs.front().at(which).at(key).size(); ++i) {
+      seconds.push_back(typical([&](const json& times) { return times.at(key).at(i); }));
+    }
+    return seconds;
+  };
+  return {.target = by_rows("target_ms"),
+          .whole_target = one("whole_target_ms"),
+          .draft = by_rows("draft_ms"),
+          .draft_after_target = one("draft_after_target_ms"),
+          .layer = one("layer_ms"),
+          .beside = {.loop = one("loop_ms"), .drafted = one("drafted_ms"), .accepted = one("accepted_ms")}};
 }
 
 /// A description for each rank count whose two points have run.
@@ -238,7 +242,7 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
                                    .draft_dtype = config.type_of_draft(),
                                    .ranks = ranks,
                                    .context = summary.points[alone].context,
-                                   .passes = mean_passes(passes, ranks),
+                                   .passes = typical_passes(passes, ranks),
                                    .alone = loop_of(summary.points[alone]),
                                    .drafts = loop_of(summary.points[drafts]),
                                    .loops = in_seconds(summary.points[alone].typical_loop_ms)});

@@ -35,11 +35,11 @@ struct PointFigures {
   std::int64_t tokens = 0;
   std::int64_t full_loops = 0;
   Band ms_per_token;
-  /// The median over jobs of what a token takes where all loops take what the median one of the job does: what a prediction is held to, since now and then a loop, or
+  /// The mean over the middle half of the jobs (midmean()) of what a token takes where all loops take what the median one of the job does: what a prediction is held to, since now and then a loop, or
   /// a whole job, is disturbed by what else a machine does.
   double typical_ms_per_token = 0;
   std::optional<double> halves;  ///< the same of every other job over that of the rest; nothing of fewer than four
-  std::optional<Percentiles> typical_loop_ms;  ///< each the median over jobs
+  std::optional<Percentiles> typical_loop_ms;  ///< each as typical over jobs
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
   Percentiles token_ms;
@@ -81,7 +81,7 @@ struct StudySummary {
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);
 
-/// What is predicted for a point over the median of its jobs, less 1; nothing where nothing is.
+/// What is predicted for a point over what is typical of its jobs, less 1; nothing where nothing is.
 std::optional<double> prediction_error(const PointFigures& of);
 
 }  // namespace specdec

@@ -154,7 +154,7 @@ def paper_section(study):
     ]
     head = ["ranks", "K", "published ms", "published, over K = 0", f"{first['kind']}, over K = 0", "error", "predicted, over K = 0"]
     return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours, interconnect {escape(first['interconnect'])}: each over its "
-            "own K = 0, since machines and models are others; ours is what a point typically takes: the median over its jobs of the median loop.</p>"
+            "own K = 0, since machines and models are others; ours is what a point typically takes: the mean of the middle half of its jobs, of each the median loop.</p>"
             f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0))
 
 

@@ -12,6 +12,7 @@
 #include "parallel/thread_communicator.h"
 #include "runtime/hardware_load.h"
 #include "runtime/theory.h"
+#include "tests/support/chen_et_al.h"
 #include "tests/support/random_model.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/temporary_directory.h"
@@ -19,17 +20,9 @@
 namespace specdec {
 namespace {
 
+using tests::chinchilla;
 using tests::kSource;
-
-Hardware tpu() { return load_hardware((kSource / "configs/hardware/tpu-v4x16.yaml").string(), "test"); }
-
-PredictedJob chinchilla() {
-  return {.target = load_model_config(kSource / "assets/shapes/chinchilla-70b"),
-          .draft = load_model_config(kSource / "assets/shapes/chinchilla-4b"),
-          .placement = Placement::kSharded,
-          .ranks = 16,
-          .context = 256};
-}
+using tests::tpu;
 
 /// Chen et al. 2023, figure 1, HumanEval, K = 0 to 7: mean ms for 128 tokens, tokens per loop / (K + 1), ms a loop.
 constexpr double kMs128[] = {1805, 1104, 875, 776, 734, 710, 697, 674};
@@ -80,7 +73,7 @@ TEST(CostModel, ADraftOnARankOfItsOwnIsHiddenByThePassWhereItGuessesRight) {
   job.placement = Placement::kRank0;
   PredictedJob four = job;
   four.ranks = 4;
-  const LoopTime waits = loop_time(tpu(), four, 2, 0.8);
+  const LoopTime waits = loop_time(tpu(), four, 2, 0);
   job.placement = Placement::kDedicated;
   const LoopWork work = loop_work(tpu(), job, 2);
   EXPECT_EQ(work.target_ranks, 4);
@@ -199,7 +192,7 @@ TEST(CostModel, AModelThatStaysInACacheIsReadFromThereAndTheFirstDraftAfterALarg
   const double draft = work_of(job.draft, {.cache_bytes = 2, .payload_bytes = 2}).weight_bytes;
   hardware.cached_bytes = draft;
   const auto of_draft = [&](std::int64_t k) {
-    return loop_time(hardware, job, k, 0.8).draft - static_cast<double>(k) * hardware.drafted_seconds;
+    return loop_time(hardware, job, k, 0).draft - static_cast<double>(k) * hardware.drafted_seconds;
   };
   EXPECT_NEAR(of_draft(2) - of_draft(1), draft / 4e9, 0.01 * draft / 4e9);
   EXPECT_NEAR(of_draft(1), draft / 1e9, 0.01 * draft / 1e9);
@@ -210,6 +203,49 @@ TEST(CostModel, AModelThatStaysInACacheIsReadFromThereAndTheFirstDraftAfterALarg
   hardware.cached_bytes = 1e15;
   EXPECT_NEAR(of_draft(1), draft / 4e9, 0.01 * draft / 4e9) << "where the target stays too";
   EXPECT_LT(loop_time(hardware, job, 0, 0.8).score, 0.3 * from_memory);
+}
+
+TEST(CostModel, AfterABlockThatStoodInFullTheFirstPassOfTheDraftHasTwoRows) {
+  Hardware hardware = tpu();
+  hardware.cache = {.rate = 4e9, .rows_cost = {1, 1.5}};
+  hardware.cached_bytes = 1e15;
+  PredictedJob job = chinchilla(1, Placement::kRank0);
+  job.context = 0;
+  const LoopWork work = loop_work(hardware, job, 3);
+  EXPECT_GT(work.first_after_all.total(), 1.3 * work.first_draft.total());
+  EXPECT_DOUBLE_EQ(work.first_draft.total(), work.later_draft.total()) << "the target stays, too";
+  const auto draft = [&](double alpha) { return loop_time(hardware, job, 3, alpha).draft; };
+  const double longer = work.first_after_all.total() - work.first_draft.total();
+  EXPECT_NEAR(draft(0.5) - draft(0), longer / 8, 1e-12);
+  EXPECT_NEAR(draft(1) - draft(0), longer, 1e-12);
+  // Where the draft is read back after each pass of the target, two rows are hidden behind that.
+  hardware.cached_bytes = loop_work(hardware, job, 1).first_draft.work * 4e9;
+  hardware.refill_rate = 1e9;
+  const LoopWork back = loop_work(hardware, job, 3);
+  EXPECT_NEAR(back.first_after_all.work, back.first_draft.work, 1e-4 * back.first_draft.work)
+      << "but for a row of keys";
+  EXPECT_GT(back.first_draft.work, 2 * back.later_draft.work);
+}
+
+TEST(CostModel, ATokenThatStandsAndATargetThatDrivesTheRestOutOfTheCachesTakeWhatTheDescriptionSays) {
+  Hardware hardware = tpu();
+  const PredictedJob job = chinchilla();
+  const auto loop = [&](std::int64_t k, double alpha) { return loop_time(hardware, job, k, alpha).total(); };
+  const double none = loop(3, 0);
+  const double some = loop(3, 0.5);
+  const double alone = loop(0, 0.5);
+  hardware.accepted_seconds = 1e-3;
+  EXPECT_DOUBLE_EQ(loop(3, 0), none);
+  EXPECT_DOUBLE_EQ(loop(3, 0.5), some + 0.875e-3) << "1/2 + 1/4 + 1/8 tokens stand";
+  hardware.accepted_seconds = 0;
+  hardware.cold_loop_seconds = 1e-3;
+  hardware.cold_drafted_seconds = 2e-3;
+  EXPECT_DOUBLE_EQ(loop(0, 0.5), alone + 1e-3);
+  EXPECT_DOUBLE_EQ(loop(3, 0.5), some + 7e-3);
+  hardware.cached_bytes = 1e15;  // and so it stays
+  hardware.cache = hardware.memory;
+  EXPECT_DOUBLE_EQ(loop(0, 0.5), alone);
+  EXPECT_DOUBLE_EQ(loop(3, 0.5), some);
 }
 
 TEST(CostModel, TheBestKHasTheLeastTimePerToken) {

@@ -34,6 +34,9 @@ TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
     EXPECT_GT(times.whole_target, 0) << ranks;
     EXPECT_GT(times.draft_after_target, 0) << ranks;
     EXPECT_GT(times.layer, 0) << ranks;
+    EXPECT_GT(times.beside.loop, 0) << ranks;
+    EXPECT_GT(times.beside.drafted, 0) << ranks;
+    EXPECT_GE(times.beside.accepted, 0) << ranks;
   }
   EXPECT_EQ(found.at(1).whole_target, found.at(1).target.front()) << "one rank has all of it";
 }
@@ -43,6 +46,15 @@ TEST(PassTimes, AreOfTheThreadsThatTheConfigAsksFor) {
   RunConfig config = smallest();
   config.parallel.threads = 1;
   EXPECT_EQ(time_passes(config, kRanks, 8).at(1).threads, 1);
+}
+
+TEST(PassTimes, FitInTheContextWhateverThePromptsAre) {
+  constexpr std::int64_t kRanks[] = {1};
+  RunConfig config = smallest();
+  config.prompts = {{.random = 1 << 20}};
+  const PassTimes found = time_passes(config, kRanks, 1).at(1);
+  EXPECT_GT(found.draft.front(), 0) << "as many tokens as fit";
+  EXPECT_GT(found.beside.loop, 0);
 }
 
 }  // namespace

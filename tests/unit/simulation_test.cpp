@@ -8,38 +8,46 @@
 
 #include "runtime/hardware_load.h"
 #include "runtime/theory.h"
-#include "tests/support/source_directory.h"
+#include "tests/support/chen_et_al.h"
 
 namespace specdec {
 namespace {
 
-using tests::kSource;
-
-PredictedJob job_of(int ranks, Placement placement = Placement::kSharded) {
-  return {.target = load_model_config(kSource / "assets/shapes/chinchilla-70b"),
-          .draft = load_model_config(kSource / "assets/shapes/chinchilla-4b"),
-          .placement = placement,
-          .ranks = ranks,
-          .context = 256};
-}
-
-Hardware tpu() { return load_hardware((kSource / "configs/hardware/tpu-v4x16.yaml").string(), "test"); }
+using tests::chinchilla;
+using tests::tpu;
 
 TEST(Simulation, WithoutJitterItIsTheClosedForm) {
   for (const Placement placement : kPlacements) {
-    const PredictedJob job = job_of(16, placement);
+    const PredictedJob job = chinchilla(16, placement);
     for (const std::int64_t k : {0, 1, 4, 7}) {
       const std::int64_t ks[] = {k};
       const Prediction expected = predict(tpu(), job, 0.8, ks).front();
       const Simulated found = simulate(tpu(), job, 0.8, k, 20'000, 1);
       EXPECT_NEAR(found.seconds_per_token, expected.token.mean, 0.01 * expected.token.mean);
       if (placement == Placement::kDedicated && k > 0) continue;  // whose loops are of several kinds
-      EXPECT_NEAR(found.loop.p50, expected.loop.total(), 1e-9 * expected.loop.total());
-      EXPECT_EQ(found.loop.p99, found.loop.p50);
-      EXPECT_NEAR(found.token.p50, expected.token.percentiles.p50, 1e-9);
-      EXPECT_NEAR(found.token.p99, expected.token.percentiles.p99, 1e-9);
+      // Of two kinds where the draft's first pass has two rows now and then, which costs little here.
+      const double apart = k > 0 ? 0.005 : 1e-9;
+      EXPECT_NEAR(found.loop.p50, expected.loop.total(), apart * expected.loop.total());
+      EXPECT_NEAR(found.loop.p99, found.loop.p50, apart * found.loop.p50);
+      EXPECT_NEAR(found.token.p50, expected.token.percentiles.p50, apart * found.token.p50);
+      EXPECT_NEAR(found.token.p99, expected.token.percentiles.p99, apart * found.token.p99);
     }
   }
+}
+
+TEST(Simulation, LoopsAfterABlockThatStoodInFullAndTokensThatStandAreTheClosedForms) {
+  Hardware hardware = tpu();
+  hardware.cache = {.rate = 4e9, .rows_cost = {1, 3}};
+  hardware.cached_bytes = 1e15;
+  hardware.accepted_seconds = 0.2;
+  const PredictedJob job = chinchilla(1, Placement::kRank0);
+  const std::int64_t ks[] = {2};
+  const Prediction expected = predict(hardware, job, 0.5, ks).front();
+  const Simulated found = simulate(hardware, job, 0.5, 2, 50'000, 1);
+  EXPECT_NEAR(found.seconds_per_token, expected.token.mean, 0.01 * expected.token.mean);
+  const LoopWork work = loop_work(hardware, job, 2);
+  EXPECT_NEAR(found.loop.p90 - found.loop.p50, work.first_after_all.total() - work.first_draft.total(), 0.41)
+      << "a quarter of the loops follow one of which all stood";
 }
 
 TEST(Simulation, NormalQuantileInvertsTheDistribution) {
@@ -56,7 +64,7 @@ TEST(Simulation, TheLastOfManyRanksIsTheMaximumOfAsManyDraws) {
   hardware.interconnect.overhead = 0;
   hardware.disturbance.compute = {.sigma = 0.2, .tail_probability = 0, .tail_mean = 0};
   constexpr int kRanks = 16;
-  const PredictedJob job = job_of(kRanks);
+  const PredictedJob job = chinchilla(kRanks);
   const Simulated found = simulate(hardware, job, 0, 0, 400, 3);
   // The same by drawing every rank.
   const PassTime pass = loop_work(hardware, job, 0).score;
@@ -79,7 +87,7 @@ TEST(Simulation, TheLastOfManyRanksIsTheMaximumOfAsManyDraws) {
 TEST(Simulation, DelaysOfManyRanksAddUp) {
   Hardware hardware = tpu();
   hardware.disturbance.compute = {.sigma = 0, .tail_probability = 0.001, .tail_mean = 1e-3};
-  const PredictedJob job = job_of(16);
+  const PredictedJob job = chinchilla(16);
   const double quiet = simulate(tpu(), job, 0, 0, 1, 1).loop.p50;
   double sum = 0;
   constexpr int kLoops = 3000;
@@ -93,7 +101,7 @@ TEST(Simulation, AStragglerIsWaitedForByAll) {
   Hardware hardware = tpu();
   hardware.disturbance.stragglers = 1;
   hardware.disturbance.straggler_factor = 1.5;
-  const PredictedJob job = job_of(16);
+  const PredictedJob job = chinchilla(16);
   const PassTime pass = loop_work(tpu(), job, 0).score;
   const double quiet = simulate(tpu(), job, 0, 0, 1, 1).loop.p50;
   EXPECT_NEAR(simulate(hardware, job, 0, 0, 1, 1).loop.p50, quiet + 0.5 * pass.work, 1e-9);
@@ -102,8 +110,8 @@ TEST(Simulation, AStragglerIsWaitedForByAll) {
 TEST(Simulation, JitterOfTheInterconnectShowsInPercentiles) {
   Hardware hardware = tpu();
   hardware.interconnect.jitter = {.sigma = 0, .tail_probability = 0.0005, .tail_mean = 5e-3};
-  const Simulated found = simulate(hardware, job_of(16), 0.8, 4, 5000, 2);
-  const Simulated quiet = simulate(tpu(), job_of(16), 0.8, 4, 5000, 2);
+  const Simulated found = simulate(hardware, chinchilla(16), 0.8, 4, 5000, 2);
+  const Simulated quiet = simulate(tpu(), chinchilla(16), 0.8, 4, 5000, 2);
   EXPECT_GT(found.loop.p99, 1.5 * quiet.loop.p99);
   EXPECT_NEAR(found.loop.p50, quiet.loop.p50, 0.02 * quiet.loop.p50);
 }
@@ -112,8 +120,8 @@ TEST(Simulation, ThousandsOfRanksAndTheSameSeed) {
   Hardware hardware = tpu();
   hardware.interconnect.ranks.reset();
   hardware.disturbance.compute = {.sigma = 0.05, .tail_probability = 1e-6, .tail_mean = 1e-3};
-  const Simulated one = simulate(hardware, job_of(4096), 0.8, 4, 300, 5);
-  const Simulated two = simulate(hardware, job_of(4096), 0.8, 4, 300, 5);
+  const Simulated one = simulate(hardware, chinchilla(4096), 0.8, 4, 300, 5);
+  const Simulated two = simulate(hardware, chinchilla(4096), 0.8, 4, 300, 5);
   EXPECT_EQ(one.loop.p99, two.loop.p99);
   EXPECT_GT(one.loop.p50, 0);
 }

@@ -1,0 +1,100 @@
+#include "runtime/warm_loops.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "parallel/progress.h"
+#include "parallel/self_communicator.h"
+#include "parallel/timed_communicator.h"
+#include "parallel/tracer.h"
+#include "runtime/coordinator.h"
+#include "runtime/decision.h"
+#include "runtime/draft_length.h"
+#include "runtime/model_drafter.h"
+#include "runtime/statistics.h"
+#include "runtime/verifier.h"
+
+namespace specdec {
+namespace {
+
+constexpr std::int64_t kDrafted = kWarmRows - 1;
+constexpr std::int64_t kLoops = 24;  // of each kind
+constexpr std::size_t kEventsADraftedToken = 4;
+
+/// Rejects what it is shown, and goes on from the target's distribution: where both models are the same nothing else is left.
+class NothingStands final : public Verifier {
+ public:
+  VerifierNeeds needs() const override { return VerifierNeeds::kDraftedEntries; }
+  std::int64_t accept(const DraftedBlock& /*block*/, std::span<const double> /*uniforms*/) const override { return 0; }
+  void next_weights(std::int64_t /*accepted*/, std::span<const float> p, std::span<const float> /*q*/,
+                    std::span<float> out) const override {
+    if (p.data() != out.data()) std::ranges::copy(p, out.begin());
+  }
+};
+
+/// Keeps what whole loops took beside their passes.
+class BesidePasses final : public OutputSink {
+ public:
+  explicit BesidePasses(const Tracer& drafts) : drafts_(drafts) {}
+  void begin_output(const std::string&, std::span<const Token>) override {}
+  void prefilled(double) override {}
+  void append(std::span<const Token>, const std::string&, const LoopRecord& loop) override {
+    const std::span<const TraceEvent> events = drafts_.events();
+    double passes = loop.score_compute;
+    for (; seen_ < events.size(); ++seen_) {
+      if (events[seen_].kind == &ModelDrafter::kPass) passes += seconds_of(events[seen_]);
+    }
+    if (!loop.cut) seconds_.push_back(loop.total - passes);
+  }
+  void finish_output(const std::string&, const std::string&) override {}
+
+  double typical() const { return median(seconds_); }
+
+ private:
+  static double seconds_of(const TraceEvent& event) { return static_cast<double>(event.end - event.begin) * 1e-9; }
+
+  const Tracer& drafts_;
+  std::size_t seen_ = 0;
+  std::vector<double> seconds_;
+};
+
+}  // namespace
+
+WarmLoops warm_loops(const RunConfig& config, Transformer& model, std::int64_t context) {
+  const std::int64_t room = model.config().context - context;
+  if (context < 1 || room < 2 * kWarmRows) return {};
+  Progress progress;
+  SelfCommunicator control(progress);
+  SelfCommunicator self(progress);
+  const TimedCommunicator group(self);
+  std::vector<Token> prompt(static_cast<std::size_t>(context));
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    prompt[i] = static_cast<Token>(static_cast<std::int64_t>(10 + i) % model.config().vocabulary);
+  }
+  const auto typical = [&](const Verifier& verifier, std::int64_t drafted, std::int64_t yields) -> double {
+    Tracer tracer(static_cast<std::size_t>((kLoops + 1) * kWarmRows) * kEventsADraftedToken);
+    ModelDrafter drafter(model, config.decode.sampling, config.decode.seed, 1, &tracer);
+    Decision decision(model.head(), true, config.decode.sampling, verifier, config.decode.seed);
+    if (decision.takes_unread()) return 0;
+    Scorer scorer(model, group, decision);
+    RoundChannel channel(control, progress, kDrafted);
+    FixedDraftLength length(drafted);
+    Coordinator coordinator(scorer, channel, drafted > 0 ? &drafter : nullptr, length, nullptr,
+                            {.max_new_tokens = std::min(kLoops * yields, room), .eos = {}, .stop = {}},
+                            [] { return false; });
+    BesidePasses sink(tracer);
+    coordinator.generate(0, "", prompt, sink);
+    return sink.typical();
+  };
+  const TokenVerifier rule;
+  const double alone = typical(rule, 0, 1);
+  const double all = typical(rule, kDrafted, kWarmRows);
+  const double none = typical(NothingStands(), kDrafted, 1);
+  constexpr auto kTokens = static_cast<double>(kDrafted);
+  return {.loop = alone,
+          .drafted = std::max((none - alone) / kTokens, 0.0),
+          .accepted = std::max((all - none) / kTokens, 0.0)};
+}
+
+}  // namespace specdec

@@ -1,0 +1,24 @@
+/// What many noisy values are taken for.
+#include "runtime/statistics.h"
+
+#include <gtest/gtest.h>
+
+namespace specdec {
+namespace {
+
+TEST(Statistics, TheMeanOfTheMiddleHalfLeavesOutAQuarterAtEitherEnd) {
+  EXPECT_DOUBLE_EQ(midmean({7}), 7);
+  EXPECT_DOUBLE_EQ(midmean({8, 2}), 5);
+  EXPECT_DOUBLE_EQ(midmean({1, 3, 5, 1000}), 4);
+  // Of five a quarter is one and a quarter of another: 0.75 of 2, 3 and 0.75 of 7, over two and a half.
+  EXPECT_DOUBLE_EQ(midmean({1000, 3, 2, -1000, 7}), (0.75 * 2 + 3 + 0.75 * 7) / 2.5);
+  EXPECT_DOUBLE_EQ(midmean({9, 1, 2, 3, 4, 5, 6, 1e9}), (3 + 4 + 5 + 6) / 4.0);
+}
+
+TEST(Statistics, TheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 9}), 3);
+}
+
+}  // namespace
+}  // namespace specdec
