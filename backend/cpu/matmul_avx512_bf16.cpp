@@ -8,11 +8,7 @@
 namespace specdec {
 namespace {
 
-struct Dot : Wide {
-  // Zen 4 reads eight streams a third slower than four, and what a core asks for far ahead has room in the second cache (docs/benchmarking.md, "Kernels for AVX-512 BF16").
-  static constexpr int kMostPanels = 4;
-  static constexpr std::int64_t kAheadBytes = 4096;
-  static constexpr int kAheadInto = 2;
+struct Dot : WideFewStreams {
   static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;

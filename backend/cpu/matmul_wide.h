@@ -24,6 +24,14 @@ struct Wide : Streams {
   static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
 };
 
+/// For kernels that Zen 4 uses: it reads eight streams a third slower than four, and what is asked for far ahead has room in the second cache (docs/benchmarking.md, "Kernels for
+/// AVX-512 BF16").
+struct WideFewStreams : Wide {
+  static constexpr int kMostPanels = 4;
+  static constexpr std::int64_t kAheadBytes = 4096;
+  static constexpr int kAheadInto = 2;
+};
+
 /// For kernels of int8 (matmul_int8.h), without the products.
 struct WideInt8 : Wide {
   /// A group's integers, and the slice's sum beside them: with more panels one of the two is in memory at each step, and 12 rows take as long as 20.
