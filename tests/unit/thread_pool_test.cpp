@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "backend/error.h"
@@ -94,6 +96,10 @@ TEST(ThreadPool, ThreadsThatAreAsManyAsCoresGetOneEach) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(ThreadPool, SaysWhenThreadsCannotBeStarted) {
   // Without more address space there are no stacks: those of threads that have ended, which the C library keeps, are soon used up.
+  // What the pool itself allocates finds room in the heap, which keeps this.
+  auto room = std::make_unique<std::byte[]>(std::size_t{96} << 10);
+  asm volatile("" : : "r"(room.get()) : "memory");
+  room.reset();
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
   const rlimit none{.rlim_cur = 1, .rlim_max = limit.rlim_max};
