@@ -47,6 +47,8 @@ class ParallelHead {
   /// Of this rank's logits, as backends take them.
   std::span<const Range> slices() const { return slices_; }
   std::int64_t vocabulary() const { return plan_.shape().vocabulary; }
+  /// One rank has whole rows.
+  bool is_whole() const { return group_.size() == 1; }
   std::int64_t local_vocabulary() const { return plan_.vocabulary().size(); }
   const PackedLinear& weight() const { return *weight_; }
   std::size_t bytes() const { return weight_->bytes(); }

@@ -60,7 +60,6 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
     loop.first_after_all = pass_time(hardware, draft_over(2), loop.drafting_ranks, first);
     loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, later);
     loop.drafted = hardware.drafted_seconds + (target_stays ? 0 : hardware.cold_drafted_seconds);
-    loop.accepted = hardware.accepted_seconds;
   }
   if (job.placement == Placement::kDedicated && k > 0) {
     loop.order = hardware.interconnect.broadcast(DraftLink::reply_bytes(k), 2);
@@ -89,7 +88,7 @@ LoopCases loop_cases(const Hardware& hardware, const PredictedJob& job, std::int
   LoopCases out;
   out.mean = {.broadcast = work.broadcast,
               .score = work.score.total(),
-              .rest = work.gather + work.rest + work.accepted * (tokens_per_loop(alpha, k) - 1)};
+              .rest = work.gather + work.rest + hardware.accepted_seconds * (tokens_per_loop(alpha, k) - 1)};
   if (k == 0) {
     out.cases = {{.seconds = out.mean.total()}};
     return out;

@@ -43,8 +43,7 @@ struct LoopWork {
   /// The same after a block of which all tokens stood: the last of them was never fed, and comes with the one that follows it.
   PassTime first_after_all;
   PassTime later_draft;
-  double drafted = 0;   ///< seconds of a drafted token beside its pass
-  double accepted = 0;  ///< seconds more of one that stands
+  double drafted = 0;  ///< seconds of a drafted token beside its pass
   int drafting_ranks = 1;
   int target_ranks = 1;
   /// Of a message between rank 0 and a rank that only drafts, at the least: greedy, without the distributions; 0 without such a rank.

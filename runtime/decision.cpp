@@ -6,12 +6,16 @@
 #include "runtime/acceptance.h"
 
 namespace specdec {
+namespace {
+
+std::span<const float> in_place(ConstRows rows) { return {rows.data, static_cast<std::size_t>(rows.rows * rows.cols)}; }
+
+}  // namespace
 
 Decision::Decision(ParallelHead& head, bool is_root, const SamplingParams& sampling, const Verifier& verifier,
                    std::uint64_t seed)
     : head_(head), is_root_(is_root), params_(sampling), sampler_(sampling), verifier_(verifier), seed_(seed) {
-  const bool is_whole = head.local_vocabulary() == head.vocabulary();
-  if (!head.backend().on_host() && is_whole && (sampling.greedy() || verifier.resamples_residual())) {
+  if (!head.backend().on_host() && head.is_whole() && (sampling.greedy() || verifier.resamples_residual())) {
     in_place_ = std::make_unique<RowsInPlace>(head.backend(), sampling);
   }
 }
@@ -164,10 +168,13 @@ std::span<const float> Decision::dense_rows(const DraftBlock& draft) {
   return q_rows_;
 }
 
+bool Decision::lies_on_host(ConstRows rows) const {
+  return head_.backend().on_host() && (rows.rows == 1 || rows.stride == rows.cols);
+}
+
 std::span<const float> Decision::whole_on_root(ConstRows logits) {
-  const bool side_by_side = logits.rows == 1 || logits.stride == logits.cols;
-  if (head_.local_vocabulary() == head_.vocabulary() && head_.backend().on_host() && side_by_side) {
-    return {logits.data, static_cast<std::size_t>(logits.rows * logits.cols)};
+  if (head_.is_whole() && lies_on_host(logits)) {
+    return in_place(logits);
   }
   logit_rows_.resize(is_root_ ? static_cast<std::size_t>(logits.rows * head_.vocabulary()) : 0);
   head_.gather_rows(logits, logit_rows_, Stream{});
@@ -175,10 +182,10 @@ std::span<const float> Decision::whole_on_root(ConstRows logits) {
 }
 
 std::span<const float> Decision::on_host(ConstRows rows) {
-  Backend& backend = head_.backend();
-  if (backend.on_host() && rows.stride == rows.cols) {
-    return {rows.data, static_cast<std::size_t>(rows.rows * rows.cols)};
+  if (lies_on_host(rows)) {
+    return in_place(rows);
   }
+  Backend& backend = head_.backend();
   q_rows_.resize(static_cast<std::size_t>(rows.rows * rows.cols));
   for (std::int64_t r = 0; r < rows.rows; ++r) {
     backend.download(std::as_writable_bytes(std::span(q_rows_).subspan(r * rows.cols, rows.cols)),

@@ -60,6 +60,8 @@ class Decision {
   std::int64_t accept(std::span<const float> q_rows = {}) const;
   /// The draft's distributions on the host as [K, vocabulary], point masses written out.
   std::span<const float> dense_rows(const DraftBlock& draft);
+  /// The host can read `rows` where they are, side by side.
+  bool lies_on_host(ConstRows rows) const;
   /// The draft's rows from the backend's memory, which for most backends is the host's.
   std::span<const float> on_host(ConstRows rows);
   /// On rank 0 the whole rows, side by side, from all ranks: where they lie already if one rank of the host has all.

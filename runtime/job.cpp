@@ -14,7 +14,7 @@
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
 #include "runtime/pass_work.h"
-#include "runtime/philox.h"
+#include "runtime/prompt_ids.h"
 
 namespace specdec {
 
@@ -44,8 +44,6 @@ struct Job::Draft {
 };
 
 namespace {
-
-std::string prompt_name(std::size_t index) { return fmt::format("prompts[{}]", index); }
 
 /// For runs whose output nobody wants.
 class NoSink final : public OutputSink {
@@ -170,41 +168,15 @@ void Job::load_prompts() {
     require_same_vocabulary(*tokenizer_, *load_tokenizer(config_.draft));
   }
   for (std::size_t i = 0; i < config_.prompts.size(); ++i) {
-    prompts_.push_back(encode(config_.prompts[i], i));
+    prompts_.push_back(encode(i));
   }
 }
 
-std::vector<Token> Job::ids_of(const Prompt& prompt, std::size_t index) const {
-  const std::string name = prompt_name(index);
-  if (prompt.random > 0) {
-    std::vector<Token> ids(static_cast<std::size_t>(prompt.random));
-    RandomKey key{
-        .seed = config_.decode.seed, .sequence = static_cast<std::uint32_t>(index), .purpose = Purpose::kPrompt};
-    for (Token& id : ids) {
-      id = static_cast<Token>(uniform(key) * static_cast<double>(target_->config().vocabulary));
-      ++key.position;
-    }
-    return ids;
-  }
-  if (prompt.ids) {
-    return *prompt.ids;
-  }
-  if (!tokenizer_) {
-    throw_bad_input(
-        fmt::format("{}: found text, but {} has no tokenizer; expected ids (--prompt-ids or --prompt-random)", name,
-                    config_.target.string()));
-  }
-  try {
-    return tokenizer_->encode(prompt.text, true);
-  } catch (const Error& error) {
-    throw Error(error.kind(), name + ": " + error.what());
-  }
-}
-
-EncodedPrompt Job::encode(const Prompt& prompt, std::size_t index) const {
+EncodedPrompt Job::encode(std::size_t index) const {
   const std::string name = prompt_name(index);
   const ModelConfig& model = target_->config();
-  EncodedPrompt encoded{.text = prompt.text, .ids = ids_of(prompt, index)};
+  EncodedPrompt encoded{.text = config_.prompts[index].text,
+                        .ids = prompt_ids(config_, index, tokenizer_.get(), model.vocabulary)};
   // Of a text too: a tokenizer may have more tokens than the model has rows for.
   for (const Token id : encoded.ids) {
     if (id < 0 || id >= model.vocabulary) {

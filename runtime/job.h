@@ -71,8 +71,7 @@ class Job {
   void load();
   void load_draft(Isa isa);
   void load_prompts();
-  std::vector<Token> ids_of(const Prompt& prompt, std::size_t index) const;
-  EncodedPrompt encode(const Prompt& prompt, std::size_t index) const;
+  EncodedPrompt encode(std::size_t index) const;
   EndRules end_rules() const;
   bool generate(Method method, std::size_t index, const EndRules& rules, OutputSink& sink, std::size_t interconnect);
 

@@ -30,7 +30,7 @@ ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, s
       tracer_(tracer),
       together_(together),
       moments_(backend_.make_moments(kMoments)) {
-  const bool is_cut = model.head().local_vocabulary() != model.head().vocabulary();
+  const bool is_cut = !model.head().is_whole();
   check(together || !is_cut, "ModelDrafter: a draft that is cut over ranks drafts on all of them");
   if (is_cut) whole_ = backend_.allocate(static_cast<std::size_t>(model.head().vocabulary()) * sizeof(float));
 }

@@ -14,6 +14,7 @@
 #include "parallel/host_cores.h"
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
+#include "runtime/prompt_ids.h"
 #include "runtime/statistics.h"
 
 namespace specdec {
@@ -94,19 +95,13 @@ class TimedModel {
   std::vector<Token> tokens_;
 };
 
-/// Of the config's prompts, in the mean; characters stand for tokens where no tokenizer is there to ask.
-double mean_prompt_tokens(const RunConfig& config) {
+/// Of the config's prompts, for a target with `vocabulary` tokens.
+double mean_prompt_tokens(const RunConfig& config, std::int64_t vocabulary) {
   if (config.prompts.empty()) return 0;
   const std::unique_ptr<Tokenizer> tokenizer = has_tokenizer(config.target) ? load_tokenizer(config.target) : nullptr;
   double tokens = 0;
-  for (const Prompt& prompt : config.prompts) {
-    if (prompt.random > 0) {
-      tokens += static_cast<double>(prompt.random);
-    } else if (prompt.ids) {
-      tokens += static_cast<double>(prompt.ids->size());
-    } else {
-      tokens += static_cast<double>(tokenizer ? tokenizer->encode(prompt.text, true).size() : prompt.text.size());
-    }
+  for (std::size_t i = 0; i < config.prompts.size(); ++i) {
+    tokens += static_cast<double>(prompt_ids(config, i, tokenizer.get(), vocabulary).size());
   }
   return tokens / static_cast<double>(config.prompts.size());
 }
@@ -164,9 +159,9 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads) {
   const ModelConfig shape = load_model_config(config.target);
   const ModelConfig draft_shape = load_model_config(config.draft);
   const std::int64_t longest = std::min(shape.context, draft_shape.context) - static_cast<std::int64_t>(kTimedRows);
-  const std::int64_t context =
-      std::clamp<std::int64_t>(std::llround(mean_prompt_tokens(config)) + config.decode.max_new_tokens / 2, 0,
-                               std::max<std::int64_t>(longest, 0));
+  const std::int64_t context = std::clamp<std::int64_t>(
+      std::llround(mean_prompt_tokens(config, shape.vocabulary)) + config.decode.max_new_tokens / 2, 0,
+      std::max<std::int64_t>(longest, 0));
   TimedModel part(shape, open_weights(config.target, config.weights), config.dtype, *backend, context, ranks);
   std::optional<TimedModel> whole;
   if (ranks > 1) whole.emplace(shape, open_weights(config.target, config.weights), config.dtype, *backend, context);

@@ -167,9 +167,9 @@ Simulated simulate(const Hardware& hardware, const PredictedJob& job, double alp
     if (work.gather > 0) seconds += meet(work.gather);
     std::int64_t yielded = 1;
     while (yielded <= k && draws.next() < alpha) ++yielded;
-    seconds += work.accepted * static_cast<double>(yielded - 1);
+    seconds += hardware.accepted_seconds * static_cast<double>(yielded - 1);
     there -= seconds;
-    all_stood = k > 0 && !is_ahead && yielded == k + 1;
+    all_stood = !is_ahead && yielded == k + 1;
     right = is_ahead && yielded == k + 1 && draws.next() < alpha;
     of_tokens.emplace_back(seconds / static_cast<double>(yielded), yielded);
     of_loops.emplace_back(seconds, 1);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/error.h"
 #include "parallel/progress.h"
 #include "parallel/self_communicator.h"
 #include "parallel/timed_communicator.h"
@@ -33,10 +34,10 @@ class NothingStands final : public Verifier {
   }
 };
 
-/// Keeps what whole loops took beside their passes.
+/// Keeps what whole loops took beside their passes, in each of which `stand` drafted tokens stand.
 class BesidePasses final : public OutputSink {
  public:
-  explicit BesidePasses(const Tracer& drafts) : drafts_(drafts) {}
+  BesidePasses(const Tracer& drafts, std::int64_t stand) : drafts_(drafts), stand_(stand) {}
   void begin_output(const std::string&, std::span<const Token>) override {}
   void prefilled(double) override {}
   void append(std::span<const Token>, const std::string&, const LoopRecord& loop) override {
@@ -45,7 +46,9 @@ class BesidePasses final : public OutputSink {
     for (; seen_ < events.size(); ++seen_) {
       if (events[seen_].kind == &ModelDrafter::kPass) passes += seconds_of(events[seen_]);
     }
-    if (!loop.cut) seconds_.push_back(loop.total - passes);
+    if (loop.cut) return;
+    check(loop.accepted == stand_, "warm loops are of the kind that they are timed as");
+    seconds_.push_back(loop.total - passes);
   }
   void finish_output(const std::string&, const std::string&) override {}
 
@@ -55,6 +58,7 @@ class BesidePasses final : public OutputSink {
   static double seconds_of(const TraceEvent& event) { return static_cast<double>(event.end - event.begin) * 1e-9; }
 
   const Tracer& drafts_;
+  const std::int64_t stand_;
   std::size_t seen_ = 0;
   std::vector<double> seconds_;
 };
@@ -65,14 +69,14 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, std::int64_t c
   const std::int64_t room = model.config().context - context;
   if (context < 1 || room < 2 * kWarmRows) return {};
   Progress progress;
-  SelfCommunicator control(progress);
-  SelfCommunicator self(progress);
+  SelfCommunicator control;
+  SelfCommunicator self;
   const TimedCommunicator group(self);
   std::vector<Token> prompt(static_cast<std::size_t>(context));
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     prompt[i] = static_cast<Token>(static_cast<std::int64_t>(10 + i) % model.config().vocabulary);
   }
-  const auto typical = [&](const Verifier& verifier, std::int64_t drafted, std::int64_t yields) -> double {
+  const auto typical = [&](const Verifier& verifier, std::int64_t drafted, std::int64_t stand) -> double {
     Tracer tracer(static_cast<std::size_t>((kLoops + 1) * kWarmRows) * kEventsADraftedToken);
     ModelDrafter drafter(model, config.decode.sampling, config.decode.seed, 1, &tracer);
     Decision decision(model.head(), true, config.decode.sampling, verifier, config.decode.seed);
@@ -81,16 +85,16 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, std::int64_t c
     RoundChannel channel(control, progress, kDrafted);
     FixedDraftLength length(drafted);
     Coordinator coordinator(scorer, channel, drafted > 0 ? &drafter : nullptr, length, nullptr,
-                            {.max_new_tokens = std::min(kLoops * yields, room), .eos = {}, .stop = {}},
+                            {.max_new_tokens = std::min(kLoops * (stand + 1), room), .eos = {}, .stop = {}},
                             [] { return false; });
-    BesidePasses sink(tracer);
+    BesidePasses sink(tracer, stand);
     coordinator.generate(0, "", prompt, sink);
     return sink.typical();
   };
   const TokenVerifier rule;
-  const double alone = typical(rule, 0, 1);
-  const double all = typical(rule, kDrafted, kWarmRows);
-  const double none = typical(NothingStands(), kDrafted, 1);
+  const double alone = typical(rule, 0, 0);
+  const double all = typical(rule, kDrafted, kDrafted);
+  const double none = typical(NothingStands(), kDrafted, 0);
   constexpr auto kTokens = static_cast<double>(kDrafted);
   return {.loop = alone,
           .drafted = std::max((none - alone) / kTokens, 0.0),

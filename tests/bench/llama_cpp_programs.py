@@ -28,14 +28,13 @@ def output_of(command):
 
 def read_in_full(command, read, attempts=5):
     """Standard output, and what `read` finds in all that the command prints. llama.cpp's log has a thread of its own, and now and then a program ends before it: then it runs once more."""
-    for attempt in range(attempts):
-        out, err = output_of(command)
-        try:
-            return out, read(out + "\n" + err)
-        except figures.Unreadable:
-            if attempt + 1 == attempts:
-                raise
-    raise AssertionError("no attempts")
+    out, err = output_of(command)
+    try:
+        return out, read(out + "\n" + err)
+    except figures.Unreadable:
+        if attempts == 1:
+            raise
+        return read_in_full(command, read, attempts - 1)
 
 
 class Ours:

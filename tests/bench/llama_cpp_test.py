@@ -127,7 +127,7 @@ class Arithmetic(unittest.TestCase):
         of = figures.rows_verdict
         self.assertEqual(of(["amx_bf16", "avx512_bf16"], 5, 1.15, 999, 1, True), ("<= 1.15 x one row (AMX)", "met"))
         self.assertEqual(of(["amx_bf16"], 16, 1.26, 0, 1, True)[1], "MISSED")
-        self.assertEqual(of(["avx512_bf16"], 5, 9, 110, 100, True), ("<= 1.10 x roofline 100.0 ms", "met"))
+        self.assertEqual(of(["avx512_bf16"], 5, 9, 110, 100, True), ("<= 1.10 x roofline 100.0 ms; is 1.100", "met"))
         self.assertEqual(of(["avx512_bf16"], 5, 1, 111, 100, True)[1], "MISSED")
         self.assertEqual(of(["avx512_bf16"], 5, 1, 110, 100, False)[1], "not counted (met): one row misses")
         self.assertEqual(of(["avx2"], 5, 1, 1, 1, True)[1], "not measurable here")

@@ -182,7 +182,7 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
   }
 }
 
-/// The types of weights, each with the kernel that is chosen for it, and with AVX-512 BF16 both of bf16 by name.
+/// The types of weights, each with the kernel that is chosen for it, and by name those of AVX-512 between which the processor decides.
 std::vector<Subject> subjects_of(Isa isa) {
   std::vector<Subject> subjects;
   for (const DType dtype : {DType::kBF16, DType::kF32, DType::kInt8}) {
@@ -191,6 +191,10 @@ std::vector<Subject> subjects_of(Isa isa) {
   if (isa == Isa::kAvx512Bf16) {
     subjects.push_back({"bf16-widened", DType::kBF16, &kMatmulAvx512Bf16});
     subjects.push_back({"bf16-vdpbf16ps", DType::kBF16, &kMatmulVdpbf16});
+  }
+  if (isa >= Isa::kAvx512) {
+    subjects.push_back({"int8-maddubs", DType::kInt8, &kMatmulAvx512Int8});
+    if (has_avx512_vnni()) subjects.push_back({"int8-vnni", DType::kInt8, &kMatmulVnniInt8});
   }
   return subjects;
 }
@@ -208,8 +212,10 @@ int main(int argc, char** argv) {
   int threads = 1;
   int repetitions = 15;
   app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
-  app.add_option("--dtype", weights,
-                 "type of the weights: bf16, f32 or int8, with avx512_bf16 also bf16-widened or bf16-vdpbf16ps")
+  app.add_option(
+         "--dtype", weights,
+         "type of the weights: bf16, f32 or int8; by name with avx512_bf16 bf16-widened or bf16-vdpbf16ps, with "
+         "AVX-512 int8-maddubs or int8-vnni")
       ->capture_default_str();
   app.add_option("--beside", beside, "another one, which takes turns with it");
   app.add_option("--shapes", shapes, "which model")
