@@ -21,6 +21,10 @@ inline constexpr int kValueChains = 4;
 inline constexpr std::int64_t kStateSum = kLanes;  ///< after the largest score, alone on its line
 inline constexpr std::int64_t kStateValues = 2 * kLanes;
 
+/// Keys and values of a head are few pages, which end before the machine's own prefetchers have run far ahead in them. While keys are read, as
+/// much is asked for of their values, and then of the next keys; into the second cache, since nothing is waited for before this block is done.
+inline __attribute__((always_inline)) void ask_for(const float* line) { __builtin_prefetch(line, 0, 2); }
+
 template <typename V>
 void attention_begin(float* state, std::int64_t head_dim) {
   state[0] = -__builtin_inff();
@@ -50,12 +54,18 @@ constexpr int value_chains(int queries, int vectors) {
   return chains;
 }
 
-/// weights[query] = q . K, unscaled; all lanes of the block.
-template <typename V, int kQueries>
-void attention_scores(const float* keys, std::int64_t head_dim, const AttentionQuery* queries,
+/// weights[query] = q . K, unscaled, of the vectors of slots that the query with `most` of them sees, and zeros behind.
+template <typename V, int kQueries, int kVectors = score_vectors<V>(kQueries)>
+void attention_scores(const AttentionBlock& block, std::int64_t most, const AttentionQuery* queries,
                       float (*weights)[kKeyBlock]) {
-  constexpr int kVectors = score_vectors<V>(kQueries);
-  for (std::int64_t slot = 0; slot < kKeyBlock; slot += kVectors * kLanes) {
+  if constexpr (kVectors > 1) {
+    if (most <= kVectors / 2 * kLanes) {
+      attention_scores<V, kQueries, kVectors / 2>(block, most, queries, weights);
+      return;
+    }
+  }
+  std::int64_t slot = 0;
+  for (; slot < most; slot += kVectors * kLanes) {
     V sum[kQueries][kVectors];
 #pragma GCC unroll 16
     for (int q = 0; q < kQueries; ++q) {
@@ -64,12 +74,13 @@ void attention_scores(const float* keys, std::int64_t head_dim, const AttentionQ
         sum[q][v] = V(0.0F);
       }
     }
-    for (std::int64_t i = 0; i < head_dim; ++i) {
-      const float* key = keys + i * kKeyBlock + slot;
+    for (std::int64_t i = 0; i < block.head_dim; ++i) {
+      const float* key = block.keys + i * kKeyBlock + slot;
       V k[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
         k[v] = V::load(key + v * kLanes);
+        ask_for(block.values + slot * block.head_dim + (i * kVectors + v) * kLanes);
       }
 #pragma GCC unroll 16
       for (int q = 0; q < kQueries; ++q) {
@@ -88,6 +99,29 @@ void attention_scores(const float* keys, std::int64_t head_dim, const AttentionQ
       }
     }
   }
+  for (; slot < kKeyBlock; slot += kLanes) {
+#pragma GCC unroll 16
+    for (int q = 0; q < kQueries; ++q) {
+      V(0.0F).store(weights[q] + slot);
+    }
+  }
+}
+
+/// Of a block, the slots that the queries with the fewest and the most of them see.
+struct Seen {
+  std::int64_t fewest;
+  std::int64_t most;
+};
+
+template <int kQueries>
+Seen seen_by(const AttentionQuery* queries) {
+  Seen seen = {queries[0].count, queries[0].count};
+#pragma GCC unroll 16
+  for (int q = 1; q < kQueries; ++q) {
+    seen.fewest = seen.fewest < queries[q].count ? seen.fewest : queries[q].count;
+    seen.most = seen.most < queries[q].count ? queries[q].count : seen.most;
+  }
+  return seen;
 }
 
 /// Turns scores into weights exp(scale * score - largest) and rescales the sums; factors[query] is what the values want too.
@@ -126,8 +160,9 @@ void attention_weights(const AttentionQuery* queries, float scale, float (*weigh
 /// sums[query][chain] = weights . V over the slots chain, chain + 4, chain + 8, ... that the query sees, for kChains chains. Always inlined: a
 /// call would send the sums of a single query through memory.
 template <typename V, int kQueries, int kChains, int kVectors>
-__attribute__((always_inline)) inline void attention_value_chains(const float* values, std::int64_t stride,
-                                                                  int first_chain, const AttentionQuery* queries,
+__attribute__((always_inline)) inline void attention_value_chains(const float* values, const float* next,
+                                                                  std::int64_t stride, int first_chain,
+                                                                  const AttentionQuery* queries,
                                                                   const float (*weights)[kKeyBlock],
                                                                   V (*sums)[kValueChains][kVectors]) {
   V sum[kQueries][kChains][kVectors];
@@ -141,21 +176,16 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
       }
     }
   }
-  std::int64_t fewest = queries[0].count;
-  std::int64_t most = queries[0].count;
-#pragma GCC unroll 16
-  for (int q = 1; q < kQueries; ++q) {
-    fewest = fewest < queries[q].count ? fewest : queries[q].count;
-    most = most < queries[q].count ? queries[q].count : most;
-  }
+  const Seen seen = seen_by<kQueries>(queries);
   std::int64_t slot = first_chain;
-  for (; slot - first_chain + kValueChains <= fewest; slot += kValueChains) {
+  for (; slot - first_chain + kValueChains <= seen.fewest; slot += kValueChains) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {
       V value[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
         value[v] = V::load(values + (slot + c) * stride + v * kLanes);
+        ask_for(next + (slot + c) * stride + v * kLanes);
       }
 #pragma GCC unroll 16
       for (int q = 0; q < kQueries; ++q) {
@@ -168,17 +198,17 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
     }
   }
   // Slots that some queries see: a sum stays as it is, whatever lies there, and adding a weight of zero would not do.
-  for (; slot < most; slot += kValueChains) {
+  for (; slot < seen.most; slot += kValueChains) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {
 #pragma GCC unroll 16
       for (int q = 0; q < kQueries; ++q) {
         const V weight(weights[q][slot + c]);
-        const auto seen = V::first(slot + c < queries[q].count ? kLanes : 0);
+        const auto mask = V::first(slot + c < queries[q].count ? kLanes : 0);
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) {
           const V value = V::load(values + (slot + c) * stride + v * kLanes);
-          sum[q][c][v] = select(seen, fused(weight, value, sum[q][c][v]), sum[q][c][v]);
+          sum[q][c][v] = select(mask, fused(weight, value, sum[q][c][v]), sum[q][c][v]);
         }
       }
     }
@@ -197,13 +227,14 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
 
 /// state.values[column ...] = state.values * factor + weights . V, for kVectors vectors of columns.
 template <typename V, int kQueries, int kVectors>
-void attention_values(const float* values, std::int64_t stride, std::int64_t column, const AttentionQuery* queries,
-                      const float (*weights)[kKeyBlock], const float* factors) {
+void attention_values(const AttentionBlock& block, std::int64_t stride, std::int64_t column,
+                      const AttentionQuery* queries, const float (*weights)[kKeyBlock], const float* factors) {
   constexpr int kChains = value_chains<V>(kQueries, kVectors);
   V sum[kQueries][kValueChains][kVectors];
 #pragma GCC unroll 16
   for (int chain = 0; chain < kValueChains; chain += kChains) {
-    attention_value_chains<V, kQueries, kChains, kVectors>(values + column, stride, chain, queries, weights, sum);
+    attention_value_chains<V, kQueries, kChains, kVectors>(block.values + column, block.next + column, stride, chain,
+                                                           queries, weights, sum);
   }
 #pragma GCC unroll 16
   for (int q = 0; q < kQueries; ++q) {
@@ -216,42 +247,40 @@ void attention_values(const float* values, std::int64_t stride, std::int64_t col
 }
 
 template <typename V, int kQueries>
-void attention_tile(const float* keys, const float* values, std::int64_t head_dim, float scale,
-                    const AttentionQuery* queries) {
+void attention_tile(const AttentionBlock& block, float scale, const AttentionQuery* queries) {
   alignas(64) float weights[kQueries][kKeyBlock];
   alignas(64) float factors[kLanes];
-  attention_scores<V, kQueries>(keys, head_dim, queries, weights);
+  attention_scores<V, kQueries>(block, seen_by<kQueries>(queries).most, queries, weights);
   attention_weights<V, kQueries>(queries, scale, weights, factors);
-  const std::int64_t stride = padded_head_dim(head_dim);
+  const std::int64_t stride = padded_head_dim(block.head_dim);
   std::int64_t column = 0;
   for (; column + V::kValueTile * kLanes <= stride; column += V::kValueTile * kLanes) {
-    attention_values<V, kQueries, V::kValueTile>(values, stride, column, queries, weights, factors);
+    attention_values<V, kQueries, V::kValueTile>(block, stride, column, queries, weights, factors);
   }
   for (; column < stride; column += kLanes) {
-    attention_values<V, kQueries, 1>(values, stride, column, queries, weights, factors);
+    attention_values<V, kQueries, 1>(block, stride, column, queries, weights, factors);
   }
 }
 
 /// One tile of 1 to kMost queries.
 template <typename V, int kMost>
-void attention_tile_of(std::int64_t count, const float* keys, const float* values, std::int64_t head_dim, float scale,
-                       const AttentionQuery* queries) {
+void attention_tile_of(std::int64_t count, const AttentionBlock& block, float scale, const AttentionQuery* queries) {
   if constexpr (kMost > 1) {
     if (count < kMost) {
-      attention_tile_of<V, kMost - 1>(count, keys, values, head_dim, scale, queries);
+      attention_tile_of<V, kMost - 1>(count, block, scale, queries);
       return;
     }
   }
-  attention_tile<V, kMost>(keys, values, head_dim, scale, queries);
+  attention_tile<V, kMost>(block, scale, queries);
 }
 
 template <typename V>
-void attention_block(const float* keys, const float* values, std::int64_t head_dim, float scale,
-                     const AttentionQuery* queries, std::int64_t query_count) {
+void attention_block(const AttentionBlock& block, float scale, const AttentionQuery* queries,
+                     std::int64_t query_count) {
   // As few tiles as can be, and these as even as can be: nine queries are five and four, not six and three.
   for (std::int64_t tiles = (query_count + V::kQueryTile - 1) / V::kQueryTile; tiles > 0; --tiles) {
     const std::int64_t count = (query_count + tiles - 1) / tiles;
-    attention_tile_of<V, V::kQueryTile>(count, keys, values, head_dim, scale, queries);
+    attention_tile_of<V, V::kQueryTile>(count, block, scale, queries);
     queries += count;
     query_count -= count;
   }

@@ -103,14 +103,19 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
       scratch.queries[count++] = {pass.q.row(row) + head * dim, state, visible};
     });
   };
-  const auto attend = [&](const float* keys, const float* values, std::int64_t count) {
-    ops_.attention_block(keys, values, dim, pass.scale, scratch.queries.data(), count);
+  const auto attend = [&](const float* keys, const float* values, const float* next, std::int64_t count) {
+    ops_.attention_block({.keys = keys, .values = values, .next = next, .head_dim = dim}, pass.scale,
+                         scratch.queries.data(), count);
   };
+  std::int64_t most_keys = 0;
   const auto attend_cached = [&](std::int64_t block, std::int64_t count) {
-    attend(pass.kv.keys(pass.layer, kv_index, block), pass.kv.values(pass.layer, kv_index, block), count);
+    const bool last = (block + 1) * kKeyBlock >= most_keys;
+    // A thread takes heads in their order.
+    const std::int64_t next_head = std::min(kv_index + (last ? 1 : 0), pass.kv.shape().kv_heads - 1);
+    attend(pass.kv.keys(pass.layer, kv_index, block), pass.kv.values(pass.layer, kv_index, block),
+           pass.kv.keys(pass.layer, next_head, last ? 0 : block + 1), count);
   };
 
-  std::int64_t most_keys = 0;
   std::int64_t all = 0;
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
     for_heads(r, [&](std::int64_t, float* state) { ops_.attention_begin(state, dim); });
@@ -141,7 +146,7 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
         std::int64_t own = 0;
         gather(pass, kv_index, r, block, scratch);
         add_row(r, visible(r), own);
-        attend(scratch.keys.data(), scratch.values.data(), own);
+        attend(scratch.keys.data(), scratch.values.data(), scratch.keys.data(), own);
       }
     }
   }

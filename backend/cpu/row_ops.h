@@ -19,6 +19,15 @@ struct AttentionQuery {
   std::int64_t count;  ///< keys of the current block that it sees: its first `count` slots, 1 to kKeyBlock
 };
 
+/// Keys and values of the slots of one block, as the cache has them (cpu_kv.h). What lies behind a query's `count` does not matter.
+struct AttentionBlock {
+  const float* keys;    ///< [head_dim, kKeyBlock]
+  const float* values;  ///< [kKeyBlock, padded_head_dim]
+  const float*
+      next;  ///< keys of the block that will be taken in after this one, which are asked for meanwhile; not null
+  std::int64_t head_dim;
+};
+
 constexpr std::int64_t attention_state_size(std::int64_t head_dim) { return 32 + padded_head_dim(head_dim); }
 
 /// The operations on one row (attention: on one block of keys), one set of functions for each instruction set. Templates over a lane
@@ -44,9 +53,8 @@ struct RowOps {
 
   /// Makes `state` that of a query that has seen no key.
   void (*attention_begin)(float* state, std::int64_t head_dim);
-  /// Takes in one block: keys [head_dim, kKeyBlock], values [kKeyBlock, padded_head_dim]. What lies behind a query's `count` does not matter.
-  void (*attention_block)(const float* keys, const float* values, std::int64_t head_dim, float scale,
-                          const AttentionQuery* queries, std::int64_t query_count);
+  void (*attention_block)(const AttentionBlock& block, float scale, const AttentionQuery* queries,
+                          std::int64_t query_count);
   /// out [head_dim] = weighted values / sum of weights.
   void (*attention_end)(const float* state, std::int64_t head_dim, float* out);
 };
