@@ -35,12 +35,12 @@ Weighed one_row(const ModelConfig& model, DType dtype, double context, int ranks
 /// What is read in `seconds` of a pass beside the overhead of its layers.
 double reading_of(double seconds, double overhead) { return std::max(seconds - overhead, kLeastReading * seconds); }
 
-/// The costs by which weights are multiplied so that passes of 1, 2, ... rows take `seconds`; never falling, which only noise would be.
-std::vector<double> costs_of(const std::vector<double>& seconds, double overhead, const Weighed& bytes) {
-  const double rate = bytes.all() / reading_of(seconds.front(), overhead);
+/// The costs by which weights are multiplied so that passes of 1, 2, ... rows take `seconds` at `rate`, and what the first one takes longer; never falling, which only noise would be.
+std::vector<double> costs_of(const std::vector<double>& seconds, double overhead, const Weighed& bytes, double rate) {
+  const double waits = reading_of(seconds.front(), overhead) - bytes.all() / rate;
   std::vector<double> costs;
   for (const double time : seconds) {
-    const double cost = (reading_of(time, overhead) * rate - bytes.keys) / bytes.weights;
+    const double cost = ((reading_of(time, overhead) - waits) * rate - bytes.keys) / bytes.weights;
     costs.push_back(costs.empty() ? 1 : std::max(cost, costs.back()));
   }
   return costs;
@@ -107,17 +107,18 @@ Hardware calibrate(const CalibrationData& data) {
     hardware.node_read_rate = together * data.ranks;
     hardware.ranks_per_node = data.ranks;
   }
-  // In jobs a pass takes a share more or less than alone, and with a draft in its loops another one than without: the draft's weights and the target's drive each other out of
-  // caches, and ranks that waited while it drafted begin cold.
+  // In jobs a pass takes longer than alone, since other ranks read too, and with a draft in its loops by another time than without: the draft's weights and the target's drive each
+  // other out of caches, and ranks that waited while it drafted begin cold. As long for any number of rows, for it is reading that waits.
+  const double scored = interpolated(data.passes.target, data.drafts.drafted + 1);
   std::vector<double> in_jobs = data.passes.target;
-  const double beside_a_draft = data.drafts.compute / interpolated(in_jobs, data.drafts.drafted + 1);
-  for (double& seconds : in_jobs) seconds *= beside_a_draft;
+  for (double& seconds : in_jobs) seconds += data.drafts.compute - scored;
   in_jobs.front() = data.alone.compute;
-  hardware.memory.rows_cost = costs_of(in_jobs, overhead, share);
-  const double beside_nothing = data.alone.compute / data.passes.target.front();
+  hardware.memory.rows_cost = costs_of(in_jobs, overhead, share, hardware.memory.rate);
+  // A model in the cache waits for no memory, but the share by which a draft makes a pass colder than one row alone in its loops is its own too.
+  const double colder = data.drafts.compute / (scored + data.alone.compute - data.passes.target.front());
   std::vector<double> cached = data.passes.draft;
-  for (std::size_t i = 1; i < cached.size(); ++i) cached[i] *= std::max(beside_a_draft / beside_nothing, 1.0);
-  hardware.cache.rows_cost = costs_of(cached, draft_overhead, draft);
+  for (std::size_t i = 1; i < cached.size(); ++i) cached[i] *= std::max(colder, 1.0);
+  hardware.cache.rows_cost = costs_of(cached, draft_overhead, draft, hardware.cache.rate);
 
   if (data.ranks > 1) {
     const double all_reduces = 2 * layers;

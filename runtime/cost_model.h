@@ -28,7 +28,7 @@ struct PredictedJob {
 /// Seconds of a pass.
 struct PassTime {
   double work =
-      0;  ///< max((weight_bytes rows_cost + cache_bytes) / read_rate, operations / operations_rate) + layers layer_seconds + pass_seconds
+      0;  ///< max(Hardware::reading_seconds, operations / operations_rate) + layers layer_seconds + pass_seconds
   double meeting = 0;  ///< all_reduces T(payload)
   std::int64_t all_reduces = 0;
   double total() const { return work + meeting; }

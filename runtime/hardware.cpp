@@ -14,16 +14,18 @@ double Reading::cost_of(std::int64_t rows) const {
 
 double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, WeightsIn in) const {
   if (in == WeightsIn::kCache) return (weights * cache.cost_of(rows) + keys) / cache.rate;
-  double rate = in == WeightsIn::kCacheOnce && refill_rate > 0 ? refill_rate : memory.rate;
+  const double alone = in == WeightsIn::kCacheOnce && refill_rate > 0 ? refill_rate : memory.rate;
+  double shared = alone;
   if (node_read_rate > 0) {
     const int together = std::min(count, ranks_per_node == 0 ? count : ranks_per_node);
-    rate = std::min(rate, node_read_rate / together);
+    shared = std::min(alone, node_read_rate / together);
   }
   if (in == WeightsIn::kCacheOnce) {
     // What more rows cost is hidden as far as the weights are waited for.
-    return std::max((weights + keys) / rate, (weights * cache.cost_of(rows) + keys) / cache.rate);
+    return std::max((weights + keys) / shared, (weights * cache.cost_of(rows) + keys) / cache.rate);
   }
-  return (weights * memory.cost_of(rows) + keys) / rate;
+  // Others delay what is read, not what is done with it.
+  return (weights * memory.cost_of(rows) + keys) / alone + (weights + keys) * (1 / shared - 1 / alone);
 }
 
 }  // namespace specdec
