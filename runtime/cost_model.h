@@ -27,8 +27,8 @@ struct PredictedJob {
 
 /// Seconds of a pass.
 struct PassTime {
-  double work =
-      0;  ///< max(Hardware::reading_seconds, operations / operations_rate) + layers layer_seconds + pass_seconds
+  /// max(Hardware::reading_seconds, operations / operations_rate) + layers layer_seconds + pass_seconds
+  double work = 0;
   double meeting = 0;  ///< all_reduces T(payload)
   std::int64_t all_reduces = 0;
   double total() const { return work + meeting; }

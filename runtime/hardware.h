@@ -11,7 +11,7 @@ namespace specdec {
 /// How fast a rank reads weights, and what more rows cost.
 struct Reading {
   double rate = 0;  ///< bytes a second of a rank that reads alone
-  /// What a pass over 1, 2, ... rows takes over what one row takes, where that was measured; each row beyond costs as much as the last one here. Empty: 1.
+  /// What a rank that reads alone takes for a pass over 1, 2, ... rows over what it takes for one, where that was measured; each row beyond costs as much as the last one here. Empty: 1.
   std::vector<double> rows_cost;
 
   double cost_of(std::int64_t rows) const;

@@ -54,6 +54,23 @@ constexpr int value_chains(int queries, int vectors) {
   return chains;
 }
 
+/// Of a block, the slots that the queries with the fewest and the most of them see.
+struct Seen {
+  std::int64_t fewest;
+  std::int64_t most;
+};
+
+template <int kQueries>
+Seen seen_by(const AttentionQuery* queries) {
+  Seen seen = {queries[0].count, queries[0].count};
+#pragma GCC unroll 16
+  for (int q = 1; q < kQueries; ++q) {
+    seen.fewest = seen.fewest < queries[q].count ? seen.fewest : queries[q].count;
+    seen.most = seen.most < queries[q].count ? queries[q].count : seen.most;
+  }
+  return seen;
+}
+
 /// weights[query] = q . K, unscaled, of the vectors of slots that the query with `most` of them sees, and zeros behind.
 template <typename V, int kQueries, int kVectors = score_vectors<V>(kQueries)>
 void attention_scores(const AttentionBlock& block, std::int64_t most, const AttentionQuery* queries,
@@ -107,23 +124,6 @@ void attention_scores(const AttentionBlock& block, std::int64_t most, const Atte
   }
 }
 
-/// Of a block, the slots that the queries with the fewest and the most of them see.
-struct Seen {
-  std::int64_t fewest;
-  std::int64_t most;
-};
-
-template <int kQueries>
-Seen seen_by(const AttentionQuery* queries) {
-  Seen seen = {queries[0].count, queries[0].count};
-#pragma GCC unroll 16
-  for (int q = 1; q < kQueries; ++q) {
-    seen.fewest = seen.fewest < queries[q].count ? seen.fewest : queries[q].count;
-    seen.most = seen.most < queries[q].count ? queries[q].count : seen.most;
-  }
-  return seen;
-}
-
 /// Turns scores into weights exp(scale * score - largest) and rescales the sums; factors[query] is what the values want too.
 template <typename V, int kQueries>
 void attention_weights(const AttentionQuery* queries, float scale, float (*weights)[kKeyBlock], float* factors) {
@@ -161,7 +161,7 @@ void attention_weights(const AttentionQuery* queries, float scale, float (*weigh
 /// call would send the sums of a single query through memory.
 template <typename V, int kQueries, int kChains, int kVectors>
 __attribute__((always_inline)) inline void attention_value_chains(const float* values, const float* next,
-                                                                  std::int64_t stride, int first_chain,
+                                                                  std::int64_t stride, int first_chain, Seen seen,
                                                                   const AttentionQuery* queries,
                                                                   const float (*weights)[kKeyBlock],
                                                                   V (*sums)[kValueChains][kVectors]) {
@@ -176,7 +176,6 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
       }
     }
   }
-  const Seen seen = seen_by<kQueries>(queries);
   std::int64_t slot = first_chain;
   for (; slot - first_chain + kValueChains <= seen.fewest; slot += kValueChains) {
 #pragma GCC unroll 16
@@ -227,14 +226,14 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
 
 /// state.values[column ...] = state.values * factor + weights . V, for kVectors vectors of columns.
 template <typename V, int kQueries, int kVectors>
-void attention_values(const AttentionBlock& block, std::int64_t stride, std::int64_t column,
+void attention_values(const AttentionBlock& block, std::int64_t stride, std::int64_t column, Seen seen,
                       const AttentionQuery* queries, const float (*weights)[kKeyBlock], const float* factors) {
   constexpr int kChains = value_chains<V>(kQueries, kVectors);
   V sum[kQueries][kValueChains][kVectors];
 #pragma GCC unroll 16
   for (int chain = 0; chain < kValueChains; chain += kChains) {
     attention_value_chains<V, kQueries, kChains, kVectors>(block.values + column, block.next + column, stride, chain,
-                                                           queries, weights, sum);
+                                                           seen, queries, weights, sum);
   }
 #pragma GCC unroll 16
   for (int q = 0; q < kQueries; ++q) {
@@ -250,15 +249,16 @@ template <typename V, int kQueries>
 void attention_tile(const AttentionBlock& block, float scale, const AttentionQuery* queries) {
   alignas(64) float weights[kQueries][kKeyBlock];
   alignas(64) float factors[kLanes];
-  attention_scores<V, kQueries>(block, seen_by<kQueries>(queries).most, queries, weights);
+  const Seen seen = seen_by<kQueries>(queries);
+  attention_scores<V, kQueries>(block, seen.most, queries, weights);
   attention_weights<V, kQueries>(queries, scale, weights, factors);
   const std::int64_t stride = padded_head_dim(block.head_dim);
   std::int64_t column = 0;
   for (; column + V::kValueTile * kLanes <= stride; column += V::kValueTile * kLanes) {
-    attention_values<V, kQueries, V::kValueTile>(block, stride, column, queries, weights, factors);
+    attention_values<V, kQueries, V::kValueTile>(block, stride, column, seen, queries, weights, factors);
   }
   for (; column < stride; column += kLanes) {
-    attention_values<V, kQueries, 1>(block, stride, column, queries, weights, factors);
+    attention_values<V, kQueries, 1>(block, stride, column, seen, queries, weights, factors);
   }
 }
 

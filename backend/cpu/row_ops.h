@@ -23,8 +23,7 @@ struct AttentionQuery {
 struct AttentionBlock {
   const float* keys;    ///< [head_dim, kKeyBlock]
   const float* values;  ///< [kKeyBlock, padded_head_dim]
-  const float*
-      next;  ///< keys of the block that will be taken in after this one, which are asked for meanwhile; not null
+  const float* next;    ///< keys that are taken in after this block, asked for meanwhile; not null
   std::int64_t head_dim;
 };
 
