@@ -21,7 +21,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 }
 
 /// This rank's account of one contender, in seconds.
-struct Tally {
+struct PassTally {
   std::vector<double> token;
   std::vector<double> all_reduce;  // [tokens * all-reduces of a token]
   std::vector<double> broadcast;
@@ -41,7 +41,7 @@ class Pass {
         round_(shape.round_bytes),
         weights_(shape.gap ? 0 : std::min(kMostWeights, shape.layers * shape.layer_bytes + shape.head_bytes)) {}
 
-  void run(Communicator& group, Tally& tally, bool timed) {
+  void run(Communicator& group, PassTally& tally, bool timed) {
     control_.barrier();
     const Clock::time_point begin = Clock::now();
     group.broadcast(round_, 0, Stream{});
@@ -99,7 +99,7 @@ std::vector<double> sums_of(std::span<const double> values, std::size_t each) {
   return sums;
 }
 
-DecodeFigures figures_of(Communicator& control, const Tally& tally, std::size_t all_reduces) {
+DecodeFigures figures_of(Communicator& control, const PassTally& tally, std::size_t all_reduces) {
   const double compute = sum(tally.token) - sum(tally.broadcast) - sum(tally.all_reduce);
   const std::vector<double> each = maximum_over_ranks(control, tally.all_reduce);
   return {.tokens = static_cast<int>(tally.token.size()),
@@ -119,9 +119,9 @@ std::vector<DecodeFigures> bench_decode(Communicator& control, std::span<const C
                                         const DecodeShape& shape, const BenchEffort& effort,
                                         const std::function<bool()>& stop) {
   Pass<T> pass(control, shape);
-  std::vector<Tally> tallies(contenders.size());
+  std::vector<PassTally> tallies(contenders.size());
   const auto run = [&](std::size_t contender, int runs, bool timed) {
-    Tally& tally = tallies[contender];
+    PassTally& tally = tallies[contender];
     const std::int64_t late = contenders[contender].late_so_far();
     for (int i = 0; i < runs; ++i) {
       pass.run(*contenders[contender].group, tally, timed);
@@ -133,7 +133,7 @@ std::vector<DecodeFigures> bench_decode(Communicator& control, std::span<const C
   }
   std::vector<DecodeFigures> figures;
   figures.reserve(tallies.size());
-  for (const Tally& tally : tallies) {
+  for (const PassTally& tally : tallies) {
     figures.push_back(figures_of(control, tally, static_cast<std::size_t>(2 * shape.layers)));
   }
   return figures;

@@ -15,7 +15,7 @@
 namespace specdec {
 namespace {
 
-constexpr const char* kVariable = "SPECDEC_PIN";
+constexpr const char* kPinVariable = "SPECDEC_PIN";
 
 /// The cores that each rank of `group` may run on.
 std::vector<cpu_set_t> all_cores(Communicator& group) {
@@ -61,10 +61,10 @@ int own_share_of_cores(Communicator& host) {
 }
 
 bool pinning_wanted() {
-  const char* const text = std::getenv(kVariable);
+  const char* const text = std::getenv(kPinVariable);
   const std::string_view wanted = text == nullptr || *text == '\0' ? "auto" : text;
   if (wanted != "auto" && wanted != "none") {
-    throw_bad_input(std::string(kVariable) + ": found '" + std::string(wanted) + "', expected auto or none");
+    throw_bad_input(std::string(kPinVariable) + ": found '" + std::string(wanted) + "', expected auto or none");
   }
   return wanted == "auto";
 }

@@ -15,7 +15,7 @@ using enum Alarm::Meanwhile;
 
 namespace {
 
-constexpr double kNanosecondsASecond = 1e9;
+constexpr double kNanoseconds = 1e9;  // of a second
 // A longer wait tells the watchdog now and then that this rank lives.
 constexpr std::int64_t kQuiet = 100'000'000;
 // Of the modelled time: what a look at the clock and a scheduler at rest may cost.
@@ -39,14 +39,14 @@ void ModelledLink::come(bool needs_all) {
 
 void ModelledLink::hold(const Interconnect& by, std::int64_t since, double modelled, Alarm::Meanwhile meanwhile) {
   const double seconds = by.with_jitter(modelled, seed_, number_);
-  const std::int64_t until = since + static_cast<std::int64_t>(std::ceil(seconds * kNanosecondsASecond));
+  const std::int64_t until = since + static_cast<std::int64_t>(std::ceil(seconds * kNanoseconds));
   const std::int64_t real = host_nanoseconds();
   std::int64_t end = real;
   while (end < until) {
     inner_.report_progress();
     end = alarm_.wait(std::min(until, end + kQuiet), meanwhile);
   }
-  const double over = static_cast<double>(end - until) / kNanosecondsASecond;
+  const double over = static_cast<double>(end - until) / kNanoseconds;
   ++totals_.collectives;
   totals_.modelled_seconds += seconds;
   if (real > until || over > kTolerance * seconds) {

@@ -16,7 +16,7 @@ namespace {
 using Text = std::array<char, 256>;
 
 /// RankPlace as it travels.
-struct Message {
+struct PlaceMessage {
   Text host{};
   Text cpu{};
   Text kernel{};
@@ -54,8 +54,8 @@ std::string list_of(const cpu_set_t& cores) {
   return text;
 }
 
-Message own_place() {
-  Message place;
+PlaceMessage own_place() {
+  PlaceMessage place;
   gethostname(place.host.data(), place.host.size() - 1);
   put(cpu_model(), place.cpu);
   utsname system{};
@@ -73,12 +73,12 @@ Message own_place() {
 }  // namespace
 
 std::vector<RankPlace> rank_places(Communicator& group) {
-  const Message mine = own_place();
-  std::vector<Message> all(group.size());
+  const PlaceMessage mine = own_place();
+  std::vector<PlaceMessage> all(group.size());
   group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), Stream{});
   std::vector<RankPlace> places;
   places.reserve(all.size());
-  for (const Message& message : all) {
+  for (const PlaceMessage& message : all) {
     places.push_back({.host = message.host.data(),
                       .cpu = message.cpu.data(),
                       .kernel = message.kernel.data(),

@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr const char* kVariable = "SPECDEC_START_DEADLINE";
+constexpr const char* kDeadlineVariable = "SPECDEC_START_DEADLINE";
 constexpr milliseconds kDefault{60'000};
 /// Longer than mpirun takes to end a job after the first exit.
 constexpr milliseconds kNextSpeaks{2000};
@@ -66,7 +66,7 @@ void guard(const std::stop_token& stop, const std::string& program, milliseconds
     gethostname(host.data(), host.size() - 1);
     const std::string line = program + ": error: rank " + std::to_string(rank) + " on " + host.data() +
                              " has waited for MPI to start for " + seconds_of(limit) +
-                             " s: a rank is stopped or lost, or a host cannot be reached (" + kVariable + ")\n";
+                             " s: a rank is stopped or lost, or a host cannot be reached (" + kDeadlineVariable + ")\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
   }
   _exit(exit_code(ErrorKind::kPeerFailed));
@@ -75,7 +75,7 @@ void guard(const std::stop_token& stop, const std::string& program, milliseconds
 }  // namespace
 
 milliseconds StartGuard::limit() {
-  const char* const text = std::getenv(kVariable);
+  const char* const text = std::getenv(kDeadlineVariable);
   if (text == nullptr || *text == '\0') {
     return kDefault;
   }
@@ -84,7 +84,8 @@ milliseconds StartGuard::limit() {
   const char* const end = text + std::strlen(text);
   const auto [stopped, error] = std::from_chars(text, end, seconds);
   if (error != std::errc() || stopped != end || !(seconds > 0 && seconds <= kMost)) {
-    throw_bad_input(std::string(kVariable) + ": found '" + text + "', expected seconds, above 0 and up to 86400");
+    throw_bad_input(std::string(kDeadlineVariable) + ": found '" + text +
+                    "', expected seconds, above 0 and up to 86400");
   }
   return milliseconds(std::llround(std::ceil(seconds * 1000)));
 }

@@ -18,8 +18,8 @@
 namespace specdec {
 namespace {
 
-constexpr const char* kProgram = "allreduce_bench";
-constexpr const char* kAbout =
+constexpr const char* kBenchProgram = "allreduce_bench";
+constexpr const char* kBenchAbout =
     "Times all-reduces of this program's transports beside plain MPI_Allreduce, verifies every sum, and says where "
     "the\n"
     "time of a token goes (--decode).\n\n"
@@ -27,7 +27,7 @@ constexpr const char* kAbout =
     "largest of all ranks' own, from the barrier to the result (OSU's osu_allreduce has a barrier between iterations\n"
     "too; nccl-tests times them back to back, as --decode with gap_us=0 does). Transports take turns, A B B A.\n"
     "algbw = bytes / P50, busbw = algbw * 2 (n - 1) / n, GB = 10^9 bytes, as nccl-tests define them.\n";
-constexpr const char* kExamples =
+constexpr const char* kBenchExamples =
     "Examples:\n"
     "  mpirun -np 2 allreduce_bench --bytes 1K..1M\n"
     "  mpirun -np 8 allreduce_bench --d-model 8192 --tokens 1,2,4,5,8,16 --dtype bf16,fp32\n"
@@ -156,8 +156,8 @@ BenchCommand parse_bench_command(int argc, const char* const* argv) {
   Flags flags;
   std::string json;
   std::string csv;
-  CLI::App app{kAbout, kProgram};
-  app.footer(kExamples);
+  CLI::App app{kBenchAbout, kBenchProgram};
+  app.footer(kBenchExamples);
   app.add_option("--transport", flags.transports,
                  fmt::format("Some of {}; MPI_Allreduce is always there", fmt::join(transport_names(), ",")))
       ->type_name("LIST")
@@ -191,7 +191,7 @@ BenchCommand parse_bench_command(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_flag("--share-gpus", command.share_gpus, "More ranks of a host than it has GPUs take them in turn");
   app.set_version_flag(
-      "--version", [] { return version_text(kProgram); }, "Print the version and exit");
+      "--version", [] { return version_text(kBenchProgram); }, "Print the version and exit");
   command.print = parse_flags(app, argc, argv);
   if (command.print) return command;
   require_name(app, "--json", json);

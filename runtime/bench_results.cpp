@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/interconnect_choice.h"
+#include "runtime/nullable.h"
 #include "runtime/version.h"
 #include "runtime/whole_file.h"
 
@@ -20,11 +21,6 @@ constexpr int kBenchReportVersion = 1;
 
 double micro(double seconds) { return seconds * 1e6; }
 double giga(double bytes_a_second) { return bytes_a_second * 1e-9; }
-
-template <typename T>
-Json nullable(const std::optional<T>& value, double scale = 1) {
-  return value ? Json(static_cast<double>(*value) * scale) : Json();
-}
 
 bool has_bandwidth(const BenchRow& row) { return row.what == "all_reduce" || row.what.starts_with(kReplay); }
 
@@ -59,10 +55,10 @@ const std::vector<Column>& columns() {
          return has_bandwidth(r) ? Json(giga(bus_bandwidth(r.bytes, r.seconds.p50, r.ranks))) : Json();
        }},
       {"wrong", [](const BenchRow& r) { return Json(r.wrong); }},
-      {"over_mpi", [](const BenchRow& r) { return nullable(r.over_baseline); }},
-      {"modelled_us", [](const BenchRow& r) { return nullable(r.modelled_seconds, 1e6); }},
+      {"over_mpi", [](const BenchRow& r) { return nullable<Json>(r.over_baseline); }},
+      {"modelled_us", [](const BenchRow& r) { return nullable<Json>(r.modelled_seconds, 1e6); }},
       {"late", [](const BenchRow& r) { return r.late ? Json(*r.late) : Json(); }},
-      {"gap_us", [](const BenchRow& r) { return nullable(r.gap_seconds, 1e6); }},
+      {"gap_us", [](const BenchRow& r) { return nullable<Json>(r.gap_seconds, 1e6); }},
   };
   return all;
 }

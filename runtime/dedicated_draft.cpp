@@ -9,9 +9,9 @@ namespace specdec {
 namespace {
 
 constexpr TraceKind kOrder{.name = "wait for order"};
-constexpr TraceKind kDraft{.name = "draft", .value = "tokens"};
+constexpr TraceKind kDraftOrdered{.name = "draft", .value = "tokens"};
 constexpr TraceKind kDraftAhead{.name = "draft ahead", .value = "tokens"};
-constexpr TraceKind kSend{.name = "send draft", .value = "tokens"};
+constexpr TraceKind kSendDraft{.name = "send draft", .value = "tokens"};
 
 /// The most by which a K that adapts grows after a round that stood in full; one that jumps further is drafted anew.
 constexpr std::int64_t kGrowth = 2;
@@ -108,7 +108,7 @@ class Server {
   void propose(const DraftOrder& order) {
     extend(order);
     if (!order.ahead) {
-      TimedSpan span(tracer_, kDraft);
+      TimedSpan span(tracer_, kDraftOrdered);
       draft_.propose(order.round, history_, order.k, block_);
       read();
       span.end(order.k);
@@ -149,7 +149,7 @@ class Server {
   }
 
   void send(Token guess) {
-    const Span span(tracer_, kSend, block_.size());
+    const Span span(tracer_, kSendDraft, block_.size());
     reply_.guess = guess;
     reply_.tokens = block_.tokens;
     reply_.q = block_.q;

@@ -22,8 +22,8 @@ void add(LoopSplit& split, const LoopRecord& loop) {
 
 double score(const LoopSplit& split) { return split.score_compute + split.score_all_reduce; }
 
-/// Sums over loops, before they become figures.
-struct Sums {
+/// LoopSums over loops, before they become figures.
+struct LoopSums {
   double beta = 0;
   std::int64_t full_tokens = 0;
   std::map<std::int64_t, std::int64_t> full_drafted;  ///< how many full loops drafted so many tokens
@@ -31,7 +31,7 @@ struct Sums {
   std::vector<Weighted> loop_times;
 };
 
-void add(RunMetrics& metrics, Sums& sums, const LoopRecord& loop) {
+void add(RunMetrics& metrics, LoopSums& sums, const LoopRecord& loop) {
   ++metrics.loops;
   metrics.tokens += loop.emitted;
   metrics.drafted += loop.drafted;
@@ -51,7 +51,7 @@ void add(RunMetrics& metrics, Sums& sums, const LoopRecord& loop) {
 }
 
 /// Eq. 1 as the mean over full loops, which are of one K unless that adapts; of the K that was asked for when there are none.
-double expected_tokens(double alpha, const Sums& sums, std::int64_t k) {
+double expected_tokens(double alpha, const LoopSums& sums, std::int64_t k) {
   double tokens = 0;
   std::int64_t loops = 0;
   for (const auto& [drafted, count] : sums.full_drafted) {
@@ -78,7 +78,7 @@ std::optional<bool> same_tokens(const RunRecord& a, const RunRecord& b) {
 
 RunMetrics measure(const RunRecord& run) {
   RunMetrics metrics;
-  Sums sums;
+  LoopSums sums;
   double ttft = 0;
   std::int64_t started = 0;
   metrics.prompts = static_cast<std::int64_t>(run.outputs.size());

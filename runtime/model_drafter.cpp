@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "backend/error.h"
+#include "runtime/pass_moments.h"
 
 namespace specdec {
 namespace {
@@ -11,8 +12,6 @@ namespace {
 constexpr TraceKind kDraftPrefill{.name = "draft prefill", .value = "tokens"};
 constexpr TraceKind kDraftChoose{.name = "draft choose"};
 constexpr TraceKind kDraftWait{.name = "draft wait", .value = "tokens"};
-
-enum Moment : std::uint8_t { kBegin, kEnd, kMoments };
 
 }  // namespace
 
@@ -29,7 +28,7 @@ ModelDrafter::ModelDrafter(Transformer& model, const SamplingParams& sampling, s
       level_(level),
       tracer_(tracer),
       together_(together),
-      moments_(backend_.make_moments(kMoments)) {
+      moments_(backend_.make_moments(kPassMoments)) {
   const bool is_cut = !model.head().is_whole();
   check(together || !is_cut, "ModelDrafter: a draft that is cut over ranks drafts on all of them");
   if (is_cut) whole_ = backend_.allocate(static_cast<std::size_t>(model.head().vocabulary()) * sizeof(float));
@@ -164,7 +163,7 @@ void ModelDrafter::read(DraftBlock& block) {
   }
   pending_.insert(pending_.end(), block.tokens.begin(), block.tokens.end() - 1);
   if (moments_ != nullptr) {
-    block.seconds = moments_->between(kBegin, kEnd);
+    block.seconds = moments_->between(kPassBegin, kPassEnd);
   }
   block.unread = nullptr;
 }
@@ -202,13 +201,13 @@ void ModelDrafter::draft(const RandomKey& first, std::span<const Token> history,
     return;
   }
   check(k <= room(std::ssize(history)), "ModelDrafter: asked for more tokens than its context holds");
-  mark(kBegin);
+  mark(kPassBegin);
   ask(first, k);
   choose(catch_up(history, standing), 0);
   for (std::int64_t i = 1; i < k; ++i) {
     choose(feed({}, 1), i);
   }
-  mark(kEnd);
+  mark(kPassEnd);
   leave(k, block);
 }
 

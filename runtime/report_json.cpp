@@ -7,6 +7,8 @@
 #include "runtime/config_keys.h"
 #include "runtime/interconnect_json.h"
 #include "runtime/metrics.h"
+#include "runtime/nullable.h"
+#include "runtime/units.h"
 #include "runtime/version.h"
 #include "runtime/whole_file.h"
 
@@ -15,13 +17,11 @@ namespace {
 
 using nlohmann::json;
 
-json nullable(const std::optional<double>& value) { return value ? json(*value) : json(); }
-
-json milliseconds(const std::optional<double>& seconds) { return seconds ? json(*seconds * 1e3) : json(); }
+json milliseconds(const std::optional<double>& seconds) { return nullable(seconds, kMsPerSecond); }
 
 json milliseconds(const std::optional<Percentiles>& p) {
   if (!p) return nullptr;
-  return {{"p50", p->p50 * 1e3}, {"p90", p->p90 * 1e3}, {"p99", p->p99 * 1e3}};
+  return {{"p50", p->p50 * kMsPerSecond}, {"p90", p->p90 * kMsPerSecond}, {"p99", p->p99 * kMsPerSecond}};
 }
 
 json split_json(const LoopSplit& split) {
@@ -73,9 +73,9 @@ json output_json(const OutputRecord& output) {
           {"token_ids", output.token_ids},
           {"text", output.text},
           {"finish_reason", output.finish_reason.empty() ? json() : json(output.finish_reason)},
-          {"ttft_ms", output.token_ids.empty() ? json() : json(output.ttft * 1e3)},
-          {"prefill_ms", output.prefill * 1e3},
-          {"decode_ms", decode * 1e3},
+          {"ttft_ms", output.token_ids.empty() ? json() : json(output.ttft * kMsPerSecond)},
+          {"prefill_ms", output.prefill * kMsPerSecond},
+          {"decode_ms", decode * kMsPerSecond},
           {"loops", output.loops.size()}};
 }
 

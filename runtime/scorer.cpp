@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/pass_moments.h"
+
 namespace specdec {
 namespace {
 
@@ -9,8 +11,6 @@ constexpr TraceKind kPrefill{.name = "prefill", .value = "tokens"};
 constexpr TraceKind kCommit{.name = "commit", .value = "rows"};
 constexpr TraceKind kScore{.name = "score", .value = "rows"};
 constexpr TraceKind kDecide{.name = "decide", .value = "rows"};
-
-enum Moment : std::uint8_t { kBegin, kEnd, kMoments };
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Scorer::Scorer(Transformer& target, const TimedCommunicator& group, Decision& de
       tracer_(tracer),
       cache_(target.make_cache()),
       agreement_(configuration),
-      moments_(target.head().backend().make_moments(kMoments)) {}
+      moments_(target.head().backend().make_moments(kPassMoments)) {}
 
 void Scorer::begin(std::span<const Token> prompt) {
   const Span span(tracer_, kPrefill, static_cast<std::int64_t>(prompt.size()) - 1);
@@ -66,7 +66,7 @@ Verdict Scorer::score(const Round& round, DraftBlock& draft) {
   if (moments_ != nullptr) {
     // The host has enqueued the pass, and waited for it when it decided.
     const double both = took + times_.decide;
-    took = moments_->between(kBegin, kEnd);
+    took = moments_->between(kPassBegin, kPassEnd);
     times_.decide = both - took;
   }
   times_.compute = took - times_.all_reduce;
@@ -88,11 +88,11 @@ ConstRows Scorer::pass(const DraftBlock& draft) {
     tokens = {};
   }
   if (moments_ != nullptr) {
-    moments_->mark(kBegin);
+    moments_->mark(kPassBegin);
   }
   const ConstRows logits = target_.forward({tokens, position_, parent_}, cache_, LogitRows::kAll, Stream{});
   if (moments_ != nullptr) {
-    moments_->mark(kEnd);
+    moments_->mark(kPassEnd);
   }
   return logits;
 }

@@ -15,15 +15,15 @@
 namespace specdec {
 namespace {
 
-constexpr const char* kProgram = "specdec_study";
-constexpr const char* kAbout =
+constexpr const char* kStudyProgram = "specdec_study";
+constexpr const char* kStudyAbout =
     "Says whether speculative decoding pays on a machine, at which K, and where the time goes.\n\n"
     "With --config FILE alone it runs a study (docs/study.md): every point is a job of its own, repeated in shuffled\n"
     "order; one that was stopped goes on where it was. --out gets results.jsonl, points.csv, summary.md, "
     "report.html.\n\n"
     "--predict runs nothing: it computes the time of passes and loops from a description of the hardware\n"
     "(configs/hardware/) and of the two models (--config), and labels everything as predicted.\n";
-constexpr const char* kExamples =
+constexpr const char* kStudyExamples =
     "Examples:\n"
     "  specdec_study --config study-shipped.yaml --plan\n"
     "  specdec_study --config study-shipped.yaml --out results\n"
@@ -52,10 +52,10 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   std::string ks = "0..8";
   std::string placement = "rank0";
   int ranks = 0;
-  CLI::App app{kAbout, kProgram};
-  app.footer(kExamples);
+  CLI::App app{kStudyAbout, kStudyProgram};
+  app.footer(kStudyExamples);
   app.set_version_flag(
-      "--version", [] { return version_text(kProgram); }, "Print the version and exit");
+      "--version", [] { return version_text(kStudyProgram); }, "Print the version and exit");
   app.add_option(
       "--config", command.config,
       "Name or file of a study; with --predict, --calibrate and --time-passes of a config, for its target and draft");

@@ -18,8 +18,8 @@ using nlohmann::json;
 
 constexpr const char* kSplit[] = {"draft", "broadcast", "score_compute", "score_all_reduce", "decide", "rest"};
 
-/// Sums over the jobs of a point.
-struct Sums {
+/// JobSums over the jobs of a point.
+struct JobSums {
   double decode_ms = 0;
   double loops = 0;
   double full_tokens = 0;
@@ -45,7 +45,7 @@ struct Sums {
 
 double number(const json& value) { return value.is_number() ? value.get<double>() : 0; }
 
-void add(Sums& sums, PointFigures& figures, const json& row, std::int64_t k) {
+void add(JobSums& sums, PointFigures& figures, const json& row, std::int64_t k) {
   const json& run = row.at("run");
   const json& metrics = run.at("metrics");
   ++figures.finished;
@@ -115,7 +115,7 @@ Percentiles typical(const std::vector<Percentiles>& of_jobs) {
   return {.p50 = middle(&Percentiles::p50), .p90 = middle(&Percentiles::p90), .p99 = middle(&Percentiles::p99)};
 }
 
-void fill(PointFigures& figures, Sums& sums, std::int64_t k) {
+void fill(PointFigures& figures, JobSums& sums, std::int64_t k) {
   const double tokens = static_cast<double>(figures.tokens);
   if (figures.finished == 0 || tokens == 0) return;
   const double full_loops = static_cast<double>(figures.full_loops);
@@ -308,7 +308,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
   std::string latest;
   for (std::size_t i = 0; i < points.size(); ++i) {
     PointFigures figures;
-    Sums sums;
+    JobSums sums;
     for (int repeat = 0; repeat < repeats_of(study, points[i]); ++repeat) {
       const json* const row = results.latest(points[i].key, repeat);
       if (row == nullptr) continue;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/nullable.h"
 #include "runtime/published.h"
 #include "runtime/theory.h"
 #include "runtime/units.h"
@@ -16,8 +17,6 @@ using nlohmann::json;
 std::string kind_of(const PointFigures& figures) {
   return figures.modelled ? "measured under a modelled interconnect" : "measured";
 }
-
-json nullable(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 json band_json(const Band& of) { return {{"mean", of.mean}, {"p10", of.p10}, {"p90", of.p90}}; }
 

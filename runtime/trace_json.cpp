@@ -15,8 +15,8 @@ nlohmann::ordered_json clock_json(const ClockOffset& reading) {
   return {{"offset_ns", reading.offset}, {"uncertainty_ns", reading.uncertainty}};
 }
 
-std::string dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string dump(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t kQueriesPerUnit = 64;
 
 /// Multiply-adds below which waking the other threads costs more than it saves.
-constexpr std::int64_t kWorthSharing = 1 << 16;
+constexpr std::int64_t kMultiplyAddsWorthSharing = 1 << 16;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
   // A unit has heads / kv_heads queries a row on average.
   const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit * kv_heads / heads);
   const std::int64_t work = rows * heads * (chain.first_slot + rows) * kv.shape().head_dim;
-  const int threads = work < kWorthSharing ? 1 : pool_.size();
+  const int threads = work < kMultiplyAddsWorthSharing ? 1 : pool_.size();
   const std::int64_t runs_wanted = (threads + kv_heads - 1) / kv_heads;
   const std::int64_t rows_per_run = std::min(most_rows, (rows + runs_wanted - 1) / runs_wanted);
   const std::int64_t runs = (rows + rows_per_run - 1) / rows_per_run;

@@ -15,7 +15,7 @@ namespace specdec {
 namespace {
 
 /// Elements of an elementwise operation below which waking the other threads costs more than it saves.
-constexpr std::int64_t kWorthSharing = 1 << 15;
+constexpr std::int64_t kElementsWorthSharing = 1 << 15;
 
 Isa supported(Isa isa) {
   if (isa > detect_isa()) {
@@ -78,7 +78,7 @@ void CpuBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream)
 
 template <typename Task>
 void CpuBackend::for_rows(std::int64_t rows, std::int64_t cols, const Task& task) {
-  const int threads = rows * cols < kWorthSharing ? 1 : pool_.size();
+  const int threads = rows * cols < kElementsWorthSharing ? 1 : pool_.size();
   parallel_for(pool_, threads, rows, [&](int, std::int64_t row) { task(row); });
 }
 

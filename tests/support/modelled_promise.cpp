@@ -16,7 +16,7 @@ namespace specdec::battery {
 namespace {
 
 enum class Kind : std::uint8_t { kAllReduce, kAllReduceBf16, kAllGather, kGather, kBroadcast, kBarrier };
-constexpr int kKinds = 6;
+constexpr int kOperationKinds = 6;
 
 /// Travels as its bytes.
 struct Operation {
@@ -92,7 +92,7 @@ void expect_never_shorter(ModelledLink& link, const Interconnect& interconnect, 
   link.use(interconnect);
   for (int i = 0; i < operations; ++i) {
     Operation& operation = mine[i];
-    operation.kind = static_cast<Kind>(shared() % kKinds);
+    operation.kind = static_cast<Kind>(shared() % kOperationKinds);
     operation.root = static_cast<int>(shared() % link.size());
     operation.bytes = 8 * (1 + shared() % 4000);
     const auto dawdle = static_cast<int>(shared() % 200);

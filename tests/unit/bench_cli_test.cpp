@@ -9,6 +9,7 @@
 #include "backend/error.h"
 #include "runtime/byte_sizes.h"
 #include "runtime/round.h"
+#include "tests/support/bad_input.h"
 
 namespace specdec {
 namespace {
@@ -16,21 +17,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-BenchCommand parse(std::vector<const char*> arguments) {
+BenchCommand parse_bench(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "allreduce_bench");
   return parse_bench_command(static_cast<int>(arguments.size()), arguments.data());
 }
 
 /// The one line that refuses these arguments.
 std::string refusal(const std::vector<const char*>& arguments) {
-  try {
-    parse(arguments);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
-  }
-  return "accepted";
+  return tests::bad_input([&] { parse_bench(arguments); });
 }
 
 std::vector<std::size_t> sizes(std::string_view text) { return parse_byte_sizes(text, "--bytes"); }
@@ -53,9 +47,9 @@ TEST(ByteSizes, RefusesWhatIsNoSize) {
 }
 
 TEST(BenchCommand, TransportsOfGpusAreForPlainAllReduces) {
-  EXPECT_THAT(parse({"--transport", "nccl,nccl-fast,ipc,shm"}).transports,
+  EXPECT_THAT(parse_bench({"--transport", "nccl,nccl-fast,ipc,shm"}).transports,
               ElementsAre("nccl", "nccl-fast", "ipc", "shm"));
-  EXPECT_TRUE(parse({"--share-gpus"}).share_gpus);
+  EXPECT_TRUE(parse_bench({"--share-gpus"}).share_gpus);
   EXPECT_THAT(refusal({"--transport", "shm,ipc", "--decode", "layers=2,d_model=64"}),
               HasSubstr("--transport: found ipc with --decode"));
   EXPECT_THAT(refusal({"--transport", "nccl", "--interconnect", "tpu-v4-chen"}),
@@ -63,7 +57,7 @@ TEST(BenchCommand, TransportsOfGpusAreForPlainAllReduces) {
 }
 
 TEST(BenchCommand, TheDefaultIsTheWholeCurveOfWhatAutoPicks) {
-  const BenchCommand command = parse({});
+  const BenchCommand command = parse_bench({});
   EXPECT_THAT(command.transports, ElementsAre("auto"));
   ASSERT_EQ(command.payloads.size(), 17U);
   EXPECT_EQ(command.payloads.front().bytes, 1024U);
@@ -77,18 +71,19 @@ TEST(BenchCommand, TheDefaultIsTheWholeCurveOfWhatAutoPicks) {
 }
 
 TEST(BenchCommand, TokensTimesWidthTimesSizeOfType) {
-  const BenchCommand command = parse({"--d-model", "8192", "--tokens", "1,5", "--dtype", "bf16,fp32"});
+  const BenchCommand command = parse_bench({"--d-model", "8192", "--tokens", "1,5", "--dtype", "bf16,fp32"});
   ASSERT_EQ(command.payloads.size(), 4U);
   EXPECT_EQ(command.payloads[0].bytes, 8192U * 2);
   EXPECT_EQ(command.payloads[1].bytes, 5 * 8192U * 2);
   EXPECT_EQ(command.payloads[1].tokens, 5);
   EXPECT_EQ(command.payloads[2].dtype, DType::kF32);
   EXPECT_EQ(command.payloads[3].bytes, 5 * 8192U * 4);
-  EXPECT_EQ(parse({"--d-model", "64"}).payloads.size(), 6U) << "1,2,4,5,8,16";
+  EXPECT_EQ(parse_bench({"--d-model", "64"}).payloads.size(), 6U) << "1,2,4,5,8,16";
 }
 
 TEST(BenchCommand, Effort) {
-  const BenchCommand command = parse({"--iterations", "30", "--warmup", "0", "--seconds", "0.5", "--deadline", "3"});
+  const BenchCommand command =
+      parse_bench({"--iterations", "30", "--warmup", "0", "--seconds", "0.5", "--deadline", "3"});
   EXPECT_EQ(command.effort.iterations, 30);
   EXPECT_EQ(command.effort.warmup, 0);
   EXPECT_EQ(command.effort.seconds, 0.5);
@@ -96,7 +91,7 @@ TEST(BenchCommand, Effort) {
 }
 
 TEST(BenchCommand, EachTransportOnce) {
-  EXPECT_THAT(parse({"--transport", "shm,mpi,shm"}).transports, ElementsAre("shm", "mpi"));
+  EXPECT_THAT(parse_bench({"--transport", "shm,mpi,shm"}).transports, ElementsAre("shm", "mpi"));
 }
 
 TEST(BenchCommand, RefusesInOneLineThatNamesTheFlag) {
@@ -117,7 +112,7 @@ TEST(BenchCommand, RefusesInOneLineThatNamesTheFlag) {
             "--tokens: found 32768 rows of 65536 elements of bf16, " + limit)
       << "2^31 elements";
   EXPECT_EQ(refusal({"--bytes", "4G", "--dtype", "bf16"}), "--bytes: found 4294967296 of bf16, " + limit);
-  EXPECT_EQ(parse({"--bytes", "4G"}).payloads.size(), 1U);
+  EXPECT_EQ(parse_bench({"--bytes", "4G"}).payloads.size(), 1U);
   EXPECT_THAT(refusal({"--tokens", "4"}), HasSubstr("--tokens: found without --d-model"));
   EXPECT_THAT(refusal({"--d-model", "64", "--bytes", "1K"}), HasSubstr("both --d-model and --bytes"));
   EXPECT_THAT(refusal({"--decode", "layers=1,d_model=8", "--bytes", "1K"}), HasSubstr("both --decode and --bytes"));
@@ -129,7 +124,7 @@ TEST(BenchCommand, RefusesInOneLineThatNamesTheFlag) {
 }
 
 TEST(BenchCommand, HelpNamesEveryExitCode) {
-  EXPECT_THAT(*parse({"--help"}).print,
+  EXPECT_THAT(*parse_bench({"--help"}).print,
               HasSubstr("Exit codes: 0 done; 1 wrong sums or a bug; 2 bad input; 3 a rank was lost; "
                         "128 + signal interrupted."));
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/dtype.h"
+#include "tests/support/bad_input.h"
 #include "tests/unit/model_files.h"
 
 namespace specdec {

@@ -5,31 +5,20 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "backend/error.h"
 #include "runtime/cli.h"
 #include "runtime/config_keys.h"
 #include "runtime/config_load.h"
 #include "runtime/paths.h"
+#include "tests/support/bad_input.h"
 
 namespace specdec {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
+using tests::bad_input;
 
 std::string parse_error(const std::string& yaml) {
-  return error_of([&] { parse_config(yaml, "f.yaml", "."); });
+  return bad_input([&] { parse_config(yaml, "f.yaml", "."); });
 }
 
 TEST(Config, ReadsEveryKey) {
@@ -189,12 +178,12 @@ TEST(Config, SetChangesOneKey) {
   EXPECT_EQ(config.run.decode.k, 6);
   EXPECT_EQ(config.run.target, "b: c");
   EXPECT_EQ(config.run.decode.stop, (std::vector<std::string>{"x", "y"}));
-  EXPECT_EQ(error_of([&] { set_key(config, "decode.k"); }), "--set: found 'decode.k', expected key=value");
-  EXPECT_EQ(error_of([&] { set_key(config, "decode={k: 3}"); }),
+  EXPECT_EQ(bad_input([&] { set_key(config, "decode.k"); }), "--set: found 'decode.k', expected key=value");
+  EXPECT_EQ(bad_input([&] { set_key(config, "decode={k: 3}"); }),
             "--set: 'decode' is a section, expected one of its keys, such as decode.k=4");
-  EXPECT_EQ(error_of([&] { set_key(config, "decode.kk=3"); }),
+  EXPECT_EQ(bad_input([&] { set_key(config, "decode.kk=3"); }),
             "--set: unknown key 'decode.kk'; did you mean 'decode.k'?");
-  EXPECT_EQ(error_of([&] { set_key(config, "decode.k=x"); }),
+  EXPECT_EQ(bad_input([&] { set_key(config, "decode.k=x"); }),
             "--set: decode.k: found 'x', expected an integer from 0 to 256");
 }
 
@@ -209,9 +198,10 @@ TEST(Config, DefaultsDependOnTheDraft) {
   EXPECT_EQ(completed("target: a\ndraft: b\n").decode.method, Method::kSpeculative);
   EXPECT_TRUE(completed("target: a\ndraft: b\n").compare);
   EXPECT_FALSE(completed("target: a\ndraft: b\ncompare: false\n").compare);
-  EXPECT_THAT(error_of([&] { completed("target: a\ndecode: {method: speculative}\n"); }), HasSubstr("without a draft"));
-  EXPECT_THAT(error_of([&] { completed("target: a\ncompare: true\n"); }), HasSubstr("without a draft"));
-  EXPECT_THAT(error_of([&] { completed("draft: a\n"); }), HasSubstr("target: found nothing"));
+  EXPECT_THAT(bad_input([&] { completed("target: a\ndecode: {method: speculative}\n"); }),
+              HasSubstr("without a draft"));
+  EXPECT_THAT(bad_input([&] { completed("target: a\ncompare: true\n"); }), HasSubstr("without a draft"));
+  EXPECT_THAT(bad_input([&] { completed("draft: a\n"); }), HasSubstr("target: found nothing"));
 }
 
 TEST(Config, MethodsOfARun) {
@@ -265,14 +255,14 @@ TEST(Config, SiblingsOfTheMainJobDifferInTheirInterconnectAlone) {
   }
 }
 
-CommandLine parse(std::vector<const char*> args) {
+CommandLine parse_line(std::vector<const char*> args) {
   args.insert(args.begin(), "specdec_dist");
   return parse_command_line(static_cast<int>(args.size()), args.data());
 }
 
 TEST(CommandLine, KeepsTheOrderOfPrompts) {
-  const CommandLine line = parse({"--prompt", "[1, 2]", "--prompt-ids", "3 14", "--prompt", "b", "--set", "a=1",
-                                  "--set", "b=[2]", "--json", "o.json", "--quiet"});
+  const CommandLine line = parse_line({"--prompt", "[1, 2]", "--prompt-ids", "3 14", "--prompt", "b", "--set", "a=1",
+                                       "--set", "b=[2]", "--json", "o.json", "--quiet"});
   ASSERT_EQ(line.prompts.size(), 3U);
   EXPECT_EQ(line.prompts[0].value, "[1, 2]");
   EXPECT_EQ(line.prompts[1].kind, PromptArgument::Kind::kIds);
@@ -284,40 +274,40 @@ TEST(CommandLine, KeepsTheOrderOfPrompts) {
 }
 
 TEST(CommandLine, PrintsAndRefuses) {
-  EXPECT_THAT(*parse({"--help"}).print, HasSubstr("Examples:"));
-  EXPECT_THAT(*parse({"--version"}).print, HasSubstr("specdec_dist 0."));
-  EXPECT_EQ(*parse({"--print-keys"}).print + "\n", configuration_page());
-  EXPECT_EQ(error_of([] { parse({"--json", ""}); }), "--json: found nothing, expected the name of a file");
-  EXPECT_EQ(error_of([] {
-              parse({"--promt", "x"});
+  EXPECT_THAT(*parse_line({"--help"}).print, HasSubstr("Examples:"));
+  EXPECT_THAT(*parse_line({"--version"}).print, HasSubstr("specdec_dist 0."));
+  EXPECT_EQ(*parse_line({"--print-keys"}).print + "\n", configuration_page());
+  EXPECT_EQ(bad_input([] { parse_line({"--json", ""}); }), "--json: found nothing, expected the name of a file");
+  EXPECT_EQ(bad_input([] {
+              parse_line({"--promt", "x"});
             }),
             "command line: unknown argument '--promt'; did you mean '--prompt'? (--help lists all)");
-  EXPECT_THAT(error_of([] { make_run_config(parse({})); }), HasSubstr("neither --config nor --target"));
+  EXPECT_THAT(bad_input([] { make_run_config(parse_line({})); }), HasSubstr("neither --config nor --target"));
 }
 
 TEST(CommandLine, GoesOverTheConfig) {
-  const RunConfig run = make_run_config(parse({"--config", SPECDEC_SOURCE_DIR "/configs/minimal.yaml", "--set",
-                                               "decode.k=7", "--prompt-ids", "3 14 15", "--draft", "manpy-0.5m"}));
+  const RunConfig run = make_run_config(parse_line({"--config", SPECDEC_SOURCE_DIR "/configs/minimal.yaml", "--set",
+                                                    "decode.k=7", "--prompt-ids", "3 14 15", "--draft", "manpy-0.5m"}));
   EXPECT_EQ(run.decode.k, 7);
   ASSERT_EQ(run.prompts.size(), 1U);
   EXPECT_EQ(run.prompts[0].ids, (std::vector<Token>{3, 14, 15}));
   EXPECT_TRUE(run.target.is_absolute());
   EXPECT_EQ(run.draft.filename(), "manpy-0.5m");
-  EXPECT_EQ(error_of([] {
-              make_run_config(parse({"--target", "manpy-11m", "--prompt", ""}));
+  EXPECT_EQ(bad_input([] {
+              make_run_config(parse_line({"--target", "manpy-11m", "--prompt", ""}));
             }),
             "--prompt: found an empty prompt, expected text");
 }
 
 TEST(Paths, ListsWhereItLooked) {
   EXPECT_TRUE(std::filesystem::is_regular_file(find_config("minimal.yaml")));
-  const std::string config = error_of([] { find_config("minimla.yaml"); });
+  const std::string config = bad_input([] { find_config("minimla.yaml"); });
   EXPECT_THAT(config, HasSubstr("'configs/minimla.yaml'"));
   EXPECT_THAT(config, HasSubstr("did you mean 'minimal.yaml'?"));
   EXPECT_TRUE(std::filesystem::is_regular_file(find_config("gpu/llama-3-8b.yaml")));
-  EXPECT_THAT(error_of([] { find_config("./gpu/llama-3-8b.yaml"); }),
+  EXPECT_THAT(bad_input([] { find_config("./gpu/llama-3-8b.yaml"); }),
               testing::EndsWith("looked at './gpu/llama-3-8b.yaml'"));
-  const std::string model = error_of([] { find_model("no-such", "conf", "f.yaml: target"); });
+  const std::string model = bad_input([] { find_model("no-such", "conf", "f.yaml: target"); });
   EXPECT_THAT(model, testing::StartsWith("f.yaml: target: found no directory 'no-such'"));
   EXPECT_THAT(model, HasSubstr("'conf/no-such'"));
   EXPECT_THAT(model, HasSubstr("assets/no-such'"));

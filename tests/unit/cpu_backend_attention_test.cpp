@@ -16,7 +16,7 @@ namespace {
 using tests::kRoundoff;
 
 /// A cache of one layer and the rows of a pass over it.
-struct Case {
+struct AttentionCase {
   std::int64_t kv_heads = 2;
   std::int64_t group = 1;  ///< query heads per KV head
   std::int64_t head_dim = 32;
@@ -48,7 +48,7 @@ std::vector<std::int32_t> chain_of(std::int64_t rows) {
 }
 
 /// Output [rows, heads * head_dim] of one pass over a fresh cache.
-Matrix run(Backend& backend, const Case& c, const Matrix& q, const Matrix& keys, const Matrix& values) {
+Matrix run(Backend& backend, const AttentionCase& c, const Matrix& q, const Matrix& keys, const Matrix& values) {
   const Stream stream;
   const auto kv = backend.make_kv({1, c.kv_heads, c.head_dim, c.slots() + c.spare});
   backend.kv_append(*kv, 0, {.first_slot = 0}, keys.view(), values.view(), stream);
@@ -58,11 +58,11 @@ Matrix run(Backend& backend, const Case& c, const Matrix& q, const Matrix& keys,
   return out;
 }
 
-Matrix run(Backend& backend, const Case& c) { return run(backend, c, c.queries(), c.keys(), c.values()); }
+Matrix run(Backend& backend, const AttentionCase& c) { return run(backend, c, c.queries(), c.keys(), c.values()); }
 
 /// Bound on |mine - reference| for outputs that are means of values with weights exp(score - max): a relative error e of every weight
 /// (scores: head_dim eps on |q||k| scale, on either side) moves a weighted mean of values within [-m, m] by at most 2 e m.
-double bound(const Case& c) {
+double bound(const AttentionCase& c) {
   double largest_score = 0;
   double largest_value = 0;
   const Matrix q = c.queries();
@@ -91,7 +91,7 @@ double bound(const Case& c) {
 
 class CpuAttentionTest : public CpuBackendTest {
  protected:
-  void expect_like_reference(const Case& c) {
+  void expect_like_reference(const AttentionCase& c) {
     const Matrix mine = run(cpu, c);
     EXPECT_EQ(mine.all(), run(scalar, c).all()) << "other bits than the scalar form";
     const Matrix expected = run(reference, c);
@@ -167,13 +167,13 @@ TEST_P(CpuAttentionTest, ARankWithoutHeadsHasNothingToDo) {
 
 TEST_P(CpuAttentionTest, ARowAloneHasTheBitsOfARowAmongMany) {
   for (const std::int64_t group : {1, 3}) {
-    const Case block{.group = group, .head_dim = 40, .committed = 55, .parent = chain_of(16)};
+    const AttentionCase block{.group = group, .head_dim = 40, .committed = 55, .parent = chain_of(16)};
     const Matrix q = block.queries();
     const Matrix keys = block.keys();
     const Matrix values = block.values();
     const Matrix together = run(cpu, block);
     for (std::int64_t r = 0; r < block.rows(); ++r) {
-      Case alone = block;
+      AttentionCase alone = block;
       alone.committed += r;
       alone.parent = {-1};
       alone.spare = block.rows() - 1 - r;
@@ -187,7 +187,7 @@ TEST_P(CpuAttentionTest, ARowAloneHasTheBitsOfARowAmongMany) {
 }
 
 TEST_P(CpuAttentionTest, WhatLiesInDroppedSlotsDoesNotMatter) {
-  const Case c{.group = 2, .head_dim = 17, .committed = 70, .parent = {-1, 0, 0, 2}, .spare = 20};
+  const AttentionCase c{.group = 2, .head_dim = 17, .committed = 70, .parent = {-1, 0, 0, 2}, .spare = 20};
   const Matrix clean = run(cpu, c);
   const std::vector<float> poisons = {1e30F, -1e30F, std::numeric_limits<float>::quiet_NaN(),
                                       std::numeric_limits<float>::infinity()};
@@ -210,7 +210,7 @@ TEST_P(CpuAttentionTest, WhatLaterRowsHoldDoesNotMatter) {
   for (std::int64_t rows = 2; rows <= 17; ++rows) {
     for (const std::int64_t committed : {0, 57, 60, 63, 130}) {
       SCOPED_TRACE(testing::Message() << committed << " + " << rows);
-      const Case c{.head_dim = 35, .committed = committed, .parent = chain_of(rows)};
+      const AttentionCase c{.head_dim = 35, .committed = committed, .parent = chain_of(rows)};
       const Matrix q = c.queries();
       const Matrix clean_keys = c.keys();
       const Matrix clean_values = c.values();
@@ -235,7 +235,7 @@ TEST_P(CpuAttentionTest, WhatLaterRowsHoldDoesNotMatter) {
 
 TEST_P(CpuAttentionTest, ATreeGivesTheBitsOfTheChainOfAncestors) {
   // Across a block boundary, with branches in between.
-  const Case tree{.group = 2, .head_dim = 19, .committed = 61, .parent = {-1, -1, 0, 1, 2, 2, 4, 3}};
+  const AttentionCase tree{.group = 2, .head_dim = 19, .committed = 61, .parent = {-1, -1, 0, 1, 2, 2, 4, 3}};
   const Matrix q = tree.queries();
   const Matrix keys = tree.keys();
   const Matrix values = tree.values();
@@ -245,7 +245,7 @@ TEST_P(CpuAttentionTest, ATreeGivesTheBitsOfTheChainOfAncestors) {
     for (std::int64_t a = r; a >= 0; a = tree.parent[a]) {
       path.insert(path.begin(), a);
     }
-    Case chain = tree;
+    AttentionCase chain = tree;
     chain.parent = chain_of(static_cast<std::int64_t>(path.size()));
     Matrix chain_q(chain.rows(), q.cols());
     Matrix chain_keys(chain.slots(), keys.cols());
@@ -269,7 +269,7 @@ TEST_P(CpuAttentionTest, ATreeGivesTheBitsOfTheChainOfAncestors) {
 }
 
 TEST_P(CpuAttentionTest, MovingASlotMovesItsKeyAndValue) {
-  const Case c{.head_dim = 21, .committed = 66, .parent = {-1}};
+  const AttentionCase c{.head_dim = 21, .committed = 66, .parent = {-1}};
   const auto kv = cpu.make_kv({1, c.kv_heads, c.head_dim, 90});
   const Matrix keys = c.keys();
   const Matrix values = c.values();
@@ -286,7 +286,7 @@ TEST_P(CpuAttentionTest, MovingASlotMovesItsKeyAndValue) {
 }
 
 TEST_P(CpuAttentionTest, LayersAreApart) {
-  const Case c{.head_dim = 8, .committed = 10, .parent = chain_of(2)};
+  const AttentionCase c{.head_dim = 8, .committed = 10, .parent = chain_of(2)};
   const auto kv = cpu.make_kv({3, c.kv_heads, c.head_dim, c.slots()});
   const Matrix other = Matrix::random(c.slots(), c.kv_heads * c.head_dim, 99);
   cpu.kv_append(*kv, 1, {.first_slot = 0}, c.keys().view(), c.values().view(), stream);
@@ -301,7 +301,7 @@ TEST_P(CpuAttentionTest, LayersAreApart) {
 
 TEST_P(CpuAttentionTest, ThreadsChangeNoBit) {
   for (const std::int64_t kv_heads : {1, 3}) {
-    Case c{.kv_heads = kv_heads, .group = 3, .head_dim = 64, .committed = 200, .parent = chain_of(9)};
+    AttentionCase c{.kv_heads = kv_heads, .group = 3, .head_dim = 64, .committed = 200, .parent = chain_of(9)};
     for (int threads = 2; threads <= 4; ++threads) {
       CpuBackend team(GetParam(), threads);
       EXPECT_EQ(run(team, c).all(), run(cpu, c).all()) << threads;

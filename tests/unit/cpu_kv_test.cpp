@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-constexpr std::int64_t kLayers = 2;
+constexpr std::int64_t kLayerCount = 2;
 constexpr std::int64_t kLayer = 1;
 constexpr std::int64_t kKvHeads = 3;
 constexpr std::int64_t kHeadDim = 19;
@@ -27,7 +27,7 @@ float value_of(const CpuKv& kv, std::int64_t layer, std::int64_t head, std::int6
 
 /// Rows `first` to `first + rows` hold `keys` and `values`; all else is zero.
 void expect_only(const CpuKv& kv, std::int64_t first, const Matrix& keys, const Matrix& values) {
-  for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+  for (std::int64_t layer = 0; layer < kLayerCount; ++layer) {
     for (std::int64_t head = 0; head < kKvHeads; ++head) {
       for (std::int64_t slot = 0; slot < kCapacity; ++slot) {
         const std::int64_t row = slot - first;
@@ -50,7 +50,7 @@ TEST(CpuKv, RowsLieWhereAttentionReadsThem) {
   for (const std::int64_t first : {0, 1, 55, 62, 63, 64}) {
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 8, 9, 17, 64, 65, 130}) {
       SCOPED_TRACE(testing::Message() << rows << " rows from slot " << first);
-      CpuKv kv({kLayers, kKvHeads, kHeadDim, kCapacity});
+      CpuKv kv({kLayerCount, kKvHeads, kHeadDim, kCapacity});
       // With a stride: rows of keys and values are parts of the rows of one product.
       const Matrix keys = Matrix::random(rows, kKvHeads * kHeadDim, 1, 1.0F, 5);
       const Matrix values = Matrix::random(rows, kKvHeads * kHeadDim, 2, 1.0F, 7);
@@ -61,7 +61,7 @@ TEST(CpuKv, RowsLieWhereAttentionReadsThem) {
 }
 
 TEST(CpuKv, AMovedSlotLeavesTheOthersAlone) {
-  CpuKv kv({kLayers, kKvHeads, kHeadDim, kCapacity});
+  CpuKv kv({kLayerCount, kKvHeads, kHeadDim, kCapacity});
   const Matrix keys = Matrix::random(3, kKvHeads * kHeadDim, 1);
   const Matrix values = Matrix::random(3, kKvHeads * kHeadDim, 2);
   kv.append(kLayer, 62, keys.view(), values.view());

@@ -19,7 +19,7 @@ namespace {
 using tests::TemporaryDirectory;
 
 constexpr std::int64_t kMaxDrafted = 4;
-constexpr std::uint64_t kSeed = 7;
+constexpr std::uint64_t kDraftSeed = 7;
 
 struct LocalModel {
   explicit LocalModel(const std::filesystem::path& directory)
@@ -50,8 +50,8 @@ class DedicatedDraft : public ::testing::Test {
       const ModelConfig& config = here.model.config();
       DraftLink link(pair, progress, *here.backend, kMaxDrafted, sampling.greedy() ? 0 : config.vocabulary);
       if (pair.rank() == 1) {
-        ModelDrafter drafter(here.model, sampling, kSeed);
-        serve_drafts(link, drafter, acceptance, kSeed, config.vocabulary);
+        ModelDrafter drafter(here.model, sampling, kDraftSeed);
+        serve_drafts(link, drafter, acceptance, kDraftSeed, config.vocabulary);
       } else {
         DedicatedDrafter drafter(link, config.context);
         lead(drafter, here.model);
@@ -64,11 +64,11 @@ class DedicatedDraft : public ::testing::Test {
 };
 
 constexpr SamplingParams kGreedy{.temperature = 0};
-constexpr SamplingParams kTemperature{.temperature = 1};
+constexpr SamplingParams kPlainSampling{.temperature = 1};
 constexpr SamplingParams kTruncated{.temperature = 0.8F, .top_k = 30};
 
 TEST_F(DedicatedDraft, ProposesWhatADraftThatWaitsWouldHave) {
-  for (const SamplingParams& sampling : {kGreedy, kTemperature, kTruncated}) {
+  for (const SamplingParams& sampling : {kGreedy, kPlainSampling, kTruncated}) {
     run(sampling, [&](DedicatedDrafter& drafter, Transformer& model) {
       std::mt19937 random(3);
       const auto one_in = [&](unsigned count) { return random() % count == 0; };
@@ -91,7 +91,7 @@ TEST_F(DedicatedDraft, ProposesWhatADraftThatWaitsWouldHave) {
           DraftBlock block;
           drafter.propose(round, history, k, block);
 
-          ModelDrafter fresh(model, sampling, kSeed);
+          ModelDrafter fresh(model, sampling, kDraftSeed);
           DraftBlock reference;
           fresh.begin(sequence, history);
           fresh.propose(round, history, k, reference);
@@ -137,7 +137,7 @@ TEST_F(DedicatedDraft, WithTheTargetsRandomNumberAModelGuessesItsOwnToken) {
   // Hot, so that another number would draw another token.
   for (const SamplingParams& sampling :
        {kGreedy, SamplingParams{.temperature = 20}, SamplingParams{.temperature = 20, .top_k = 100}}) {
-    ModelDrafter drafter(here.model, sampling, kSeed);
+    ModelDrafter drafter(here.model, sampling, kDraftSeed);
     Sampler sampler(sampling);
     std::vector<float> p(logits.size());
     sampler.warp(logits, p);
@@ -147,8 +147,12 @@ TEST_F(DedicatedDraft, WithTheTargetsRandomNumberAModelGuessesItsOwnToken) {
       drafter.begin(2, history);
       drafter.guess(round, history, std::ssize(history), block);
       read(block);
-      const double u = uniform(
-          {.seed = kSeed, .sequence = 2, .round = round, .position = 4, .level = 0, .purpose = Purpose::kResample});
+      const double u = uniform({.seed = kDraftSeed,
+                                .sequence = 2,
+                                .round = round,
+                                .position = 4,
+                                .level = 0,
+                                .purpose = Purpose::kResample});
       ASSERT_EQ(block.tokens.front(), sampling.greedy() ? std::ranges::max_element(p) - p.begin() : draw(p, u));
       drawn.insert(block.tokens.front());
     }
@@ -166,9 +170,11 @@ TEST_F(DedicatedDraft, UnderSyntheticAcceptanceTheGuessIsTheTokenThatIsKnown) {
           drafter.propose(round, history, 3, block);
           EXPECT_EQ(block.ahead, round > 0);
           history.insert(history.end(), block.tokens.begin(), block.tokens.end());
-          history.push_back(synthetic_next(
-              {.seed = kSeed, .sequence = 5, .round = round, .position = static_cast<std::uint32_t>(history.size())},
-              model.config().vocabulary));
+          history.push_back(synthetic_next({.seed = kDraftSeed,
+                                            .sequence = 5,
+                                            .round = round,
+                                            .position = static_cast<std::uint32_t>(history.size())},
+                                           model.config().vocabulary));
         }
       },
       {.synthetic = true, .alpha = 0.9});
@@ -180,8 +186,8 @@ TEST_F(DedicatedDraft, RankZeroMustNotTakeWhatWasNotDrafted) {
     Progress progress;
     DraftLink link(pair, progress, *here.backend, kMaxDrafted, 0);
     if (pair.rank() == 1) {
-      ModelDrafter drafter(here.model, kGreedy, kSeed);
-      EXPECT_THROW(serve_drafts(link, drafter, {}, kSeed, here.model.config().vocabulary), Error);
+      ModelDrafter drafter(here.model, kGreedy, kDraftSeed);
+      EXPECT_THROW(serve_drafts(link, drafter, {}, kDraftSeed, here.model.config().vocabulary), Error);
       return;
     }
     DraftOrder order{.action = DraftAction::kBegin, .count = 2};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/error.h"
+#include "tests/support/bad_input.h"
 
 namespace specdec {
 namespace {
@@ -19,13 +20,7 @@ std::vector<int> choices(int ranks, int devices, bool share = false) {
 }
 
 std::string refusal(const CudaOptions& options, int devices) {
-  try {
-    choose_device(options, devices);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    return error.what();
-  }
-  return "";
+  return tests::bad_input([&] { choose_device(options, devices); });
 }
 
 TEST(DeviceChoice, EveryRankOfAHostHasAGpuOfItsOwn) {

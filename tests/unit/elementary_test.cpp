@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "tests/support/odd_floats.h"
+
 namespace specdec {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+using tests::kInfinity;
 
 /// |value - exact| in units in the last place of the float nearest to `exact`.
 double ulps(float value, double exact) {

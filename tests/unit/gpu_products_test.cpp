@@ -14,7 +14,7 @@
 #include "backend/cuda/kernels/tensor_matmul_kernel.h"
 #include "backend/cuda/tensor_choice.h"
 #include "backend/cuda/tensor_layout.h"
-#include "backend/error.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/gpu_matrix.h"
 #include "tests/support/product_battery.h"
@@ -40,14 +40,10 @@ TEST_F(GpuProductsTest, OfInt8AreRefused) {
     EmulatedBackend gpu(EmulatedDevice(), {.products = products});
     const std::vector<float> ones(16, 1);
     const WeightView view = {reinterpret_cast<const std::byte*>(ones.data()), DType::kF32, 4, 4, 4, 1};
-    try {
-      gpu.pack({{view}, {{0, 4}}, DType::kInt8});
-      FAIL() << "packed";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-      EXPECT_STREQ(error.what(),
-                   "dtype: found \"int8\" with the backend \"cuda\", expected \"bf16\", \"f16\" or \"f32\"");
-    }
+    EXPECT_EQ(tests::bad_input([&] {
+                gpu.pack({{view}, {{0, 4}}, DType::kInt8});
+              }),
+              "dtype: found \"int8\" with the backend \"cuda\", expected \"bf16\", \"f16\" or \"f32\"");
   }
 }
 TEST_F(GpuProductsTest, OfGates) {
@@ -147,12 +143,7 @@ TEST_F(GpuProductsTest, HalvesInTheCpusOrderAreRefused) {
                         .slices = {{0, 1}},
                         .dtype = DType::kF16};
   for (Backend* const backend : {static_cast<Backend*>(&in_order), static_cast<Backend*>(&cpu)}) {
-    EXPECT_THROW(
-        try { backend->pack(spec); } catch (const Error& error) {
-          EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-          throw;
-        },
-        Error);
+    tests::bad_input([&] { backend->pack(spec); });
   }
 }
 

@@ -84,19 +84,19 @@ std::vector<float> logits_of(const std::filesystem::path& directory, int ranks, 
   return out;
 }
 
-struct Case {
+struct ModelCase {
   const char* family;
   DType dtype;
   int ranks;
 };
 
-class GpuTransformer : public ::testing::TestWithParam<Case> {};
+class GpuTransformer : public ::testing::TestWithParam<ModelCase> {};
 
 TEST_P(GpuTransformer, HasTheCpusBitsInTheCpusOrder) {
   if (detect_isa() == Isa::kScalar) {
     GTEST_SKIP() << "this CPU does not fuse multiply-adds";
   }
-  const Case& c = GetParam();
+  const ModelCase& c = GetParam();
   const tests::TemporaryDirectory directory;
   tests::write_random_model({.family = c.family, .layers = 2}, directory.path());
   const auto cpu = [] { return std::make_unique<CpuBackend>(strongest_isa_in_turn(), 1); };
@@ -137,8 +137,8 @@ TEST(GpuTransformerOnTensorCores, HasTheSameBitsWithActivationsInProducts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTransformer,
-                         ::testing::Values(Case{"llama", DType::kBF16, 1}, Case{"llama", DType::kF32, 2},
-                                           Case{"gpt2", DType::kBF16, 2}),
+                         ::testing::Values(ModelCase{"llama", DType::kBF16, 1}, ModelCase{"llama", DType::kF32, 2},
+                                           ModelCase{"gpt2", DType::kBF16, 2}),
                          [](const auto& of) {
                            return std::string(of.param.family) + "_" + std::string(name_of(of.param.dtype)) + "_" +
                                   std::to_string(of.param.ranks) + "ranks";

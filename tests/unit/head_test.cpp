@@ -12,9 +12,10 @@
 namespace specdec {
 namespace {
 
-constexpr std::int64_t kVocabulary = 1000;  // 16 units of 64, the last one short
-constexpr std::int64_t kModel = 4;
-const ShardShape kShape{.heads = 16, .kv_heads = 16, .head_dim = 2, .feed_forward = 512, .vocabulary = kVocabulary};
+constexpr std::int64_t kHeadVocabulary = 1000;  // 16 units of 64, the last one short
+constexpr std::int64_t kModelWidth = 4;
+const ShardShape kHeadShape{
+    .heads = 16, .kv_heads = 16, .head_dim = 2, .feed_forward = 512, .vocabulary = kHeadVocabulary};
 
 /// One row a hidden unit vector, so that the logits of row r are column r of the matrix.
 class ParallelHeadTest : public ::testing::Test {
@@ -24,24 +25,25 @@ class ParallelHeadTest : public ::testing::Test {
   void run(int ranks, const Body& body) const {
     run_ranks(ranks, [&](Communicator& group) {
       ReferenceBackend backend;
-      const ShardPlan plan(kShape, group.rank(), ranks);
+      const ShardPlan plan(kHeadShape, group.rank(), ranks);
       const Range mine = plan.vocabulary();
-      const auto* data = reinterpret_cast<const std::byte*>(matrix_.data() + mine.begin * kModel);
-      ParallelHead head(backend, group, plan,
-                        {{{data, DType::kF32, mine.size(), kModel, kModel, 1}}, {{0, kModel}}, DType::kF32});
-      std::vector<float> hidden(kModel * kModel);
-      for (std::int64_t i = 0; i < kModel; ++i) {
-        hidden[i * kModel + i] = 1.0F;
+      const auto* data = reinterpret_cast<const std::byte*>(matrix_.data() + mine.begin * kModelWidth);
+      ParallelHead head(
+          backend, group, plan,
+          {{{data, DType::kF32, mine.size(), kModelWidth, kModelWidth, 1}}, {{0, kModelWidth}}, DType::kF32});
+      std::vector<float> hidden(kModelWidth * kModelWidth);
+      for (std::int64_t i = 0; i < kModelWidth; ++i) {
+        hidden[i * kModelWidth + i] = 1.0F;
       }
-      std::vector<float> logits(kModel * mine.size());
-      const Rows out{logits.data(), kModel, mine.size(), mine.size()};
-      head.forward({hidden.data(), kModel, kModel, kModel}, out, {});
+      std::vector<float> logits(kModelWidth * mine.size());
+      const Rows out{logits.data(), kModelWidth, mine.size(), mine.size()};
+      head.forward({hidden.data(), kModelWidth, kModelWidth, kModelWidth}, out, {});
       body(head, out, group);
     });
   }
 
-  float logit(std::int64_t row, std::int64_t id) const { return matrix_[id * kModel + row]; }
-  float& logit(std::int64_t row, std::int64_t id) { return matrix_[id * kModel + row]; }
+  float logit(std::int64_t row, std::int64_t id) const { return matrix_[id * kModelWidth + row]; }
+  float& logit(std::int64_t row, std::int64_t id) { return matrix_[id * kModelWidth + row]; }
 
   void SetUp() override {
     std::mt19937 random(5);
@@ -51,21 +53,21 @@ class ParallelHeadTest : public ::testing::Test {
     }
   }
 
-  std::vector<float> matrix_ = std::vector<float>(kVocabulary * kModel);
+  std::vector<float> matrix_ = std::vector<float>(kHeadVocabulary * kModelWidth);
 };
 
 TEST_F(ParallelHeadTest, ArgmaxIsTheLowestIdOnATieOnEveryRank) {
   logit(0, 999) = 50.0F;
   logit(1, 700) = logit(1, 130) = logit(1, 131) = logit(1, 999) = 50.0F;  // on several ranks, and twice on one
   logit(2, 0) = logit(2, 999) = 50.0F;
-  for (std::int64_t id = 0; id < kVocabulary; ++id) {
+  for (std::int64_t id = 0; id < kHeadVocabulary; ++id) {
     logit(3, id) = -1e30F;
   }
   logit(3, 640) = -3.0F;
   const std::vector<std::int32_t> expected = {999, 130, 0, 640};
   for (const int ranks : {1, 2, 3, 5, 8, 16}) {
     run(ranks, [&](ParallelHead& head, ConstRows logits, Communicator&) {
-      std::vector<std::int32_t> best(kModel);
+      std::vector<std::int32_t> best(kModelWidth);
       head.argmax(logits, best, {});
       EXPECT_EQ(best, expected) << ranks << " ranks";
     });
@@ -75,14 +77,14 @@ TEST_F(ParallelHeadTest, ArgmaxIsTheLowestIdOnATieOnEveryRank) {
 TEST_F(ParallelHeadTest, SumsHaveTheSameBitsForEveryNumberOfRanks) {
   constexpr float kTemperature = 0.7F;
   const std::vector<std::int32_t> entry = {0, 511, 999};  // the last row has none
-  std::vector<RowSum> alone(kModel);
+  std::vector<RowSum> alone(kModelWidth);
   run(1, [&](ParallelHead& head, ConstRows logits, Communicator&) {
     std::vector<float> z(entry.size());
     head.sums(logits, kTemperature, entry, alone, z, {});
   });
-  for (std::int64_t r = 0; r < kModel; ++r) {
+  for (std::int64_t r = 0; r < kModelWidth; ++r) {
     double sum = 0;
-    for (std::int64_t id = 0; id < kVocabulary; ++id) {
+    for (std::int64_t id = 0; id < kHeadVocabulary; ++id) {
       sum += std::exp(static_cast<double>(logit(r, id) / kTemperature) - alone[r].max);
     }
     // 1000 positive terms, each with an exponential good to 2 units; slices of 64 added in a tree.
@@ -90,10 +92,10 @@ TEST_F(ParallelHeadTest, SumsHaveTheSameBitsForEveryNumberOfRanks) {
   }
   for (const int ranks : {2, 3, 4, 5, 7, 8, 16}) {
     run(ranks, [&](ParallelHead& head, ConstRows logits, Communicator& group) {
-      std::vector<RowSum> sums(kModel);
+      std::vector<RowSum> sums(kModelWidth);
       std::vector<float> z(entry.size());
       head.sums(logits, kTemperature, entry, sums, z, {});
-      for (std::int64_t r = 0; r < kModel; ++r) {
+      for (std::int64_t r = 0; r < kModelWidth; ++r) {
         EXPECT_EQ(sums[r].max, alone[r].max) << ranks << " ranks, rank " << group.rank();
         EXPECT_EQ(sums[r].sum, alone[r].sum) << ranks << " ranks, rank " << group.rank();
       }
@@ -107,11 +109,11 @@ TEST_F(ParallelHeadTest, SumsHaveTheSameBitsForEveryNumberOfRanks) {
 TEST_F(ParallelHeadTest, GathersWholeRowsOnRankZero) {
   for (const int ranks : {1, 3, 8}) {
     run(ranks, [&](ParallelHead& head, ConstRows logits, Communicator& group) {
-      std::vector<float> rows(group.rank() == 0 ? kModel * kVocabulary : 0);
+      std::vector<float> rows(group.rank() == 0 ? kModelWidth * kHeadVocabulary : 0);
       head.gather_rows(logits.slice_rows(1, 2), std::span(rows).first(rows.size() / 2), {});
-      for (std::int64_t id = 0; group.rank() == 0 && id < kVocabulary; ++id) {
+      for (std::int64_t id = 0; group.rank() == 0 && id < kHeadVocabulary; ++id) {
         ASSERT_EQ(rows[id], logit(1, id));
-        ASSERT_EQ(rows[kVocabulary + id], logit(2, id));
+        ASSERT_EQ(rows[kHeadVocabulary + id], logit(2, id));
       }
     });
   }
@@ -120,11 +122,11 @@ TEST_F(ParallelHeadTest, GathersWholeRowsOnRankZero) {
 TEST_F(ParallelHeadTest, WholeRowsAreOnEveryRank) {
   for (const int ranks : {1, 3, 8}) {
     run(ranks, [&](ParallelHead& head, ConstRows logits, Communicator&) {
-      std::vector<float> rows(2 * kVocabulary);
-      head.whole_rows(logits.slice_rows(1, 2), {rows.data(), 2, kVocabulary, kVocabulary}, {});
-      for (std::int64_t id = 0; id < kVocabulary; ++id) {
+      std::vector<float> rows(2 * kHeadVocabulary);
+      head.whole_rows(logits.slice_rows(1, 2), {rows.data(), 2, kHeadVocabulary, kHeadVocabulary}, {});
+      for (std::int64_t id = 0; id < kHeadVocabulary; ++id) {
         ASSERT_EQ(rows[id], logit(1, id));
-        ASSERT_EQ(rows[kVocabulary + id], logit(2, id));
+        ASSERT_EQ(rows[kHeadVocabulary + id], logit(2, id));
       }
     });
   }

@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-#include "backend/error.h"
 #include "runtime/config_load.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using tests::bad_input;
 using tests::TemporaryDirectory;
 
 const std::filesystem::path kPresets = std::filesystem::path(SPECDEC_SOURCE_DIR) / "configs" / "interconnects";
@@ -28,20 +29,8 @@ Interconnect preset(const std::string& name) {
   return load_interconnect((kPresets / (name + ".yaml")).string(), "test");
 }
 
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
-std::string error_of(const std::string& yaml) {
-  return refusal([&] { parse_interconnect(yaml, "net.yaml", "net"); });
+std::string error_in_file(const std::string& yaml) {
+  return bad_input([&] { parse_interconnect(yaml, "net.yaml", "net"); });
 }
 
 /// `changes` on top of a file that is right.
@@ -101,67 +90,69 @@ TEST(InterconnectLoad, WhatIsLeftOutIsNothing) {
 }
 
 TEST(InterconnectLoad, ErrorsNameLineKeyAndWhatIsExpected) {
-  EXPECT_EQ(error_of("algoritm: ring"), "net.yaml:1: unknown key 'algoritm'; did you mean 'algorithm'?");
-  EXPECT_EQ(error_of(file_with({{"algorithm", "rings"}})),
+  EXPECT_EQ(error_in_file("algoritm: ring"), "net.yaml:1: unknown key 'algoritm'; did you mean 'algorithm'?");
+  EXPECT_EQ(error_in_file(file_with({{"algorithm", "rings"}})),
             "net.yaml:1: algorithm: found 'rings', expected one of ring, tree, one-shot; did you mean 'ring'?");
-  EXPECT_EQ(error_of(file_with({{"latency_us", "-1"}})),
+  EXPECT_EQ(error_in_file(file_with({{"latency_us", "-1"}})),
             "net.yaml:3: latency_us: found '-1', expected a number from 0 to 1000000");
-  EXPECT_EQ(error_of(file_with({{"latency_us", "2us"}})),
+  EXPECT_EQ(error_in_file(file_with({{"latency_us", "2us"}})),
             "net.yaml:3: latency_us: found '2us', expected a number from 0 to 1000000");
-  EXPECT_EQ(error_of(file_with({{"latency_us", ""}})),
+  EXPECT_EQ(error_in_file(file_with({{"latency_us", ""}})),
             "net.yaml:3: latency_us: found nothing, expected a number from 0 to 1000000");
-  EXPECT_EQ(error_of(file_with({{"bandwidth_GBps", "-"}})),
+  EXPECT_EQ(error_in_file(file_with({{"bandwidth_GBps", "-"}})),
             "net.yaml: bandwidth_GBps: found nothing, expected a number from 0.001 to 1000000");
-  EXPECT_EQ(error_of(file_with({{"source", "-"}})),
+  EXPECT_EQ(error_in_file(file_with({{"source", "-"}})),
             "net.yaml: source: found nothing, expected where the figures are from");
-  EXPECT_EQ(error_of(file_with({{"ranks", "1"}})),
+  EXPECT_EQ(error_in_file(file_with({{"ranks", "1"}})),
             "net.yaml:4: ranks: found '1', expected an integer from 2 to 1048576");
-  EXPECT_EQ(error_of(file_with({{"ranks", "2.5"}})),
+  EXPECT_EQ(error_in_file(file_with({{"ranks", "2.5"}})),
             "net.yaml:4: ranks: found '2.5', expected an integer from 2 to 1048576");
-  EXPECT_EQ(error_of(file_with({{"node", "fast"}})), "net.yaml:4: node: found 'fast', expected a map of keys");
-  EXPECT_EQ(error_of(file_with({{"jitter", "{sigm: 1}"}})),
+  EXPECT_EQ(error_in_file(file_with({{"node", "fast"}})), "net.yaml:4: node: found 'fast', expected a map of keys");
+  EXPECT_EQ(error_in_file(file_with({{"jitter", "{sigm: 1}"}})),
             "net.yaml:3: unknown key 'jitter.sigm'; did you mean 'jitter.sigma'?");
-  EXPECT_EQ(error_of(file_with({{"jitter", "{tail_probability: 1.5}"}})),
+  EXPECT_EQ(error_in_file(file_with({{"jitter", "{tail_probability: 1.5}"}})),
             "net.yaml:3: jitter.tail_probability: found '1.5', expected a number from 0 to 1");
-  EXPECT_EQ(error_of(file_with({{"jitter", "{tail_probability: 0.5}"}})),
+  EXPECT_EQ(error_in_file(file_with({{"jitter", "{tail_probability: 0.5}"}})),
             "net.yaml: jitter.tail_mean_us: found nothing beside tail_probability, expected how long a delay is");
-  EXPECT_EQ(error_of(file_with({{"node", "{algorithm: ring, latency_us: 1}"}, {"ranks_per_node", "8"}})),
+  EXPECT_EQ(error_in_file(file_with({{"node", "{algorithm: ring, latency_us: 1}"}, {"ranks_per_node", "8"}})),
             "net.yaml: node.bandwidth_GBps: found nothing, expected a number from 0.001 to 1000000");
-  EXPECT_EQ(error_of(file_with({{"ranks_per_node", "8"}})),
+  EXPECT_EQ(error_in_file(file_with({{"ranks_per_node", "8"}})),
             "net.yaml: node: found nothing beside ranks_per_node, expected the link inside a node");
-  EXPECT_EQ(error_of(file_with({{"node", "{algorithm: ring, latency_us: 1, bandwidth_GBps: 1}"}})),
+  EXPECT_EQ(error_in_file(file_with({{"node", "{algorithm: ring, latency_us: 1, bandwidth_GBps: 1}"}})),
             "net.yaml: ranks_per_node: found nothing beside node, expected how many ranks a node has");
-  EXPECT_EQ(error_of(file_with({{"node", "{}"}, {"ranks_per_node", "8"}})),
+  EXPECT_EQ(error_in_file(file_with({{"node", "{}"}, {"ranks_per_node", "8"}})),
             "net.yaml: node.algorithm: found nothing, expected one of ring, tree, one-shot");
-  EXPECT_EQ(error_of(file_with({{"sigma", "0.1"}})), "net.yaml:4: unknown key 'sigma'; did you mean 'jitter.sigma'?");
-  EXPECT_EQ(error_of(file_with({{"jitter.sigma", "x"}})),
+  EXPECT_EQ(error_in_file(file_with({{"sigma", "0.1"}})),
+            "net.yaml:4: unknown key 'sigma'; did you mean 'jitter.sigma'?");
+  EXPECT_EQ(error_in_file(file_with({{"jitter.sigma", "x"}})),
             "net.yaml:3: jitter.sigma: found 'x', expected a number from 0 to 2");
-  EXPECT_EQ(error_of(file_with({{"jitter", "{sigma: 0.1}"}, {"jitter.sigma", "0.1"}})),
+  EXPECT_EQ(error_in_file(file_with({{"jitter", "{sigma: 0.1}"}, {"jitter.sigma", "0.1"}})),
             "net.yaml:4: duplicate key 'jitter.sigma', expected it once");
-  EXPECT_EQ(error_of(file_with({{"latency_us", "nan"}})),
+  EXPECT_EQ(error_in_file(file_with({{"latency_us", "nan"}})),
             "net.yaml:3: latency_us: found 'nan', expected a number from 0 to 1000000");
-  EXPECT_EQ(error_of(file_with({{"latency_us", "\"2\""}})),
+  EXPECT_EQ(error_in_file(file_with({{"latency_us", "\"2\""}})),
             "net.yaml:3: latency_us: found the string '2', expected a number from 0 to 1000000");
-  EXPECT_EQ(error_of(file_with({{"name", "[a]"}})), "net.yaml:4: name: found a list, expected a name");
-  EXPECT_EQ(error_of(file_with({}) + "algorithm: tree"), "net.yaml:5: duplicate key 'algorithm', expected it once");
-  EXPECT_EQ(error_of("- ring"), "net.yaml: found a list, expected a map of keys");
-  EXPECT_EQ(error_of(""), "net.yaml: found nothing, expected a map of keys");
-  EXPECT_THAT(error_of("algorithm: [ring"), StartsWith("net.yaml:1: found broken YAML ("));
+  EXPECT_EQ(error_in_file(file_with({{"name", "[a]"}})), "net.yaml:4: name: found a list, expected a name");
+  EXPECT_EQ(error_in_file(file_with({}) + "algorithm: tree"),
+            "net.yaml:5: duplicate key 'algorithm', expected it once");
+  EXPECT_EQ(error_in_file("- ring"), "net.yaml: found a list, expected a map of keys");
+  EXPECT_EQ(error_in_file(""), "net.yaml: found nothing, expected a map of keys");
+  EXPECT_THAT(error_in_file("algorithm: [ring"), StartsWith("net.yaml:1: found broken YAML ("));
 }
 
 TEST(InterconnectLoad, ANameThatIsNoneGetsTheNearest) {
-  EXPECT_THAT(refusal([] { load_interconnect("tpu-v4-chem", "--wire"); }),
+  EXPECT_THAT(bad_input([] { load_interconnect("tpu-v4-chem", "--wire"); }),
               AllOf(StartsWith("--wire: found no file 'tpu-v4-chem'; looked at 'tpu-v4-chem.yaml', "
                                "'configs/interconnects/tpu-v4-chem.yaml', '/"),
                     EndsWith("/share/specdec/configs/interconnects/tpu-v4-chem.yaml'; did you mean 'tpu-v4-chen'?")));
   EXPECT_THAT(
-      refusal([] { load_interconnect("tpu-v4-chem.yaml", "--wire", "jobs"); }),
+      bad_input([] { load_interconnect("tpu-v4-chem.yaml", "--wire", "jobs"); }),
       AllOf(StartsWith("--wire: found no file 'tpu-v4-chem.yaml'; looked at 'jobs/tpu-v4-chem.yaml', "
                        "'tpu-v4-chem.yaml', 'configs/interconnects/tpu-v4-chem.yaml', '/"),
             EndsWith("/share/specdec/configs/interconnects/tpu-v4-chem.yaml'; did you mean 'tpu-v4-chen.yaml'?")));
-  EXPECT_EQ(refusal([] { load_interconnect("no/such.yaml", "--wire", "jobs"); }),
+  EXPECT_EQ(bad_input([] { load_interconnect("no/such.yaml", "--wire", "jobs"); }),
             "--wire: found no file 'no/such.yaml'; looked at 'jobs/no/such.yaml', 'no/such.yaml'");
-  EXPECT_EQ(refusal([] { load_interconnect("/no/such.yaml", "--wire", "jobs"); }),
+  EXPECT_EQ(bad_input([] { load_interconnect("/no/such.yaml", "--wire", "jobs"); }),
             "--wire: found no file '/no/such.yaml'; looked at '/no/such.yaml'");
 }
 
@@ -191,7 +182,7 @@ TEST(InterconnectLoad, NativeIsAChoice) {
   EXPECT_EQ(name_of(load_choice("tpu-v4-chen", "--wire")), "tpu-v4-chen");
   const TemporaryDirectory directory;
   const std::string unnamed = directory.write("native.yaml", file_with({})).string();
-  EXPECT_EQ(refusal([&] { load_choice(unnamed, "--wire"); }),
+  EXPECT_EQ(bad_input([&] { load_choice(unnamed, "--wire"); }),
             "--wire: " + unnamed + ": name: found 'native', expected a name of its own");
 }
 
@@ -199,16 +190,16 @@ TEST(InterconnectLoad, WhatIsWrongInAFileBeginsWithWhoNamedIt) {
   const TemporaryDirectory directory;
   const std::string broken = directory.write("broken.yaml", file_with({{"algorithm", "telepathy"}})).string();
   const std::string why = broken + ":1: algorithm: found 'telepathy', expected one of ring, tree, one-shot";
-  EXPECT_EQ(refusal([&] { load_choice(broken, "--interconnect"); }), "--interconnect: " + why);
+  EXPECT_EQ(bad_input([&] { load_choice(broken, "--interconnect"); }), "--interconnect: " + why);
   const auto refused = [&](const std::string& value) {
-    return refusal([&] { parse_config("target: a\ninterconnect: " + value + "\n", "f.yaml", directory.path()); });
+    return bad_input([&] { parse_config("target: a\ninterconnect: " + value + "\n", "f.yaml", directory.path()); });
   };
   EXPECT_EQ(refused("broken.yaml"), "f.yaml:2: interconnect: " + why);
   EXPECT_EQ(refused("[native, broken.yaml]"), "f.yaml:2: interconnect: " + why);
   EXPECT_EQ(refused("./none.yaml"), "f.yaml:2: interconnect: found no file './none.yaml'; looked at '" +
                                         (directory.path() / "./none.yaml").string() + "', './none.yaml'");
   LoadedConfig config;
-  EXPECT_EQ(refusal([&] { set_key(config, "interconnect=" + broken); }), "--set: interconnect: " + why);
+  EXPECT_EQ(bad_input([&] { set_key(config, "interconnect=" + broken); }), "--set: interconnect: " + why);
 }
 
 TEST(InterconnectPresets, AllLoadAndSayWhereTheyAreFrom) {

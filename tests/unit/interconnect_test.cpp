@@ -121,7 +121,7 @@ double scaled_distance(std::vector<double> sample, const std::function<double(do
 // Exceeded with probability 2 exp(-2 d^2) = 1e-6, were the draws random; the seeds are fixed, so that each test passes or fails for ever.
 constexpr double kDistanceLimit = 2.694;
 constexpr double kNormalLimit = 4.892;  // standard deviations, two-sided 1e-6
-constexpr int kDraws = 100'000;
+constexpr int kSamples = 100'000;
 
 TEST(Jitter, NoneLeavesTheTimeAsItIs) {
   const Interconnect steady;
@@ -146,8 +146,8 @@ TEST(Jitter, IsAFunctionOfSeedAndNumberAlone) {
 TEST(Jitter, FactorIsLogNormalAroundTheMedian) {
   Interconnect noisy;
   noisy.jitter.sigma = 0.25;
-  std::vector<double> sample(kDraws);
-  for (int i = 0; i < kDraws; ++i) {
+  std::vector<double> sample(kSamples);
+  for (int i = 0; i < kSamples; ++i) {
     sample[i] = std::log(noisy.with_jitter(2e-5, 11, i) / 2e-5) / 0.25;
   }
   EXPECT_LT(scaled_distance(sample, [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }), kDistanceLimit);
@@ -157,15 +157,15 @@ TEST(Jitter, DelaysAreAsRareAsSaidAndExponential) {
   Interconnect noisy;
   noisy.jitter = {.sigma = 0, .tail_probability = 0.2, .tail_mean = 5e-4};
   std::vector<double> delays;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kSamples; ++i) {
     const double seconds = noisy.with_jitter(2e-5, 12, i);
     EXPECT_GE(seconds, 2e-5);
     if (seconds != 2e-5) {
       delays.push_back(seconds - 2e-5);
     }
   }
-  const double deviation = std::sqrt(kDraws * 0.2 * 0.8);
-  EXPECT_LT(std::abs(static_cast<double>(delays.size()) - kDraws * 0.2), kNormalLimit * deviation);
+  const double deviation = std::sqrt(kSamples * 0.2 * 0.8);
+  EXPECT_LT(std::abs(static_cast<double>(delays.size()) - kSamples * 0.2), kNormalLimit * deviation);
   EXPECT_LT(scaled_distance(delays, [](double x) { return 1 - std::exp(-x / 5e-4); }), kDistanceLimit);
 }
 
@@ -177,7 +177,7 @@ TEST(Jitter, DelaysDoNotDependOnTheFactor) {
   int delayed = 0;
   Interconnect steady = noisy;
   steady.jitter.tail_probability = 0;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kSamples; ++i) {
     if (noisy.with_jitter(1e-6, 13, i) > 1e-4) {
       sum_of_delayed += std::log(steady.with_jitter(1e-6, 13, i) / 1e-6) / 0.1;
       ++delayed;

@@ -16,7 +16,7 @@ using ::testing::Not;
 
 const std::string kAssets = std::string(SPECDEC_SOURCE_DIR) + "/assets/";
 
-RunConfig chinchilla() {
+RunConfig chinchilla_job() {
   RunConfig config;
   config.target = kAssets + "shapes/chinchilla-70b";
   config.draft = kAssets + "shapes/chinchilla-4b";
@@ -30,7 +30,7 @@ constexpr double kTarget = 70055362560.0;  // parameters of matrices: 80 * 13 * 
 constexpr double kDraft = 4122476544.0;
 
 TEST(JobPlan, OfChenEtAlsPairByHand) {
-  const JobPlan plan = plan_job(chinchilla(), 16);
+  const JobPlan plan = plan_job(chinchilla_job(), 16);
   ASSERT_EQ(plan.ranks.size(), 16U);
   EXPECT_EQ(plan.k, 4);
   EXPECT_EQ(plan.context, 128 + 64);
@@ -53,7 +53,7 @@ TEST(JobPlan, OfChenEtAlsPairByHand) {
 }
 
 TEST(JobPlan, WithoutADraftALoopIsAToken) {
-  RunConfig config = chinchilla();
+  RunConfig config = chinchilla_job();
   config.decode.method = Method::kAutoregressive;
   const JobPlan plan = plan_job(config, 1);
   EXPECT_EQ(plan.k, 0);
@@ -65,7 +65,7 @@ TEST(JobPlan, WithoutADraftALoopIsAToken) {
 }
 
 TEST(JobPlan, SaysWhetherItFits) {
-  const RunConfig config = chinchilla();
+  const RunConfig config = chinchilla_job();
   const JobPlan plan = plan_job(config, 8);
   EXPECT_THAT(plan_text(plan, config, {.ranks = 8, .available = 24e9}),
               AllOf(HasSubstr("Plan, nothing was run: chinchilla-70b (bf16) with draft chinchilla-4b (bf16, rank0), "

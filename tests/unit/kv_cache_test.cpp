@@ -8,7 +8,7 @@
 namespace specdec {
 namespace {
 
-constexpr KvShape kShape{.layers = 2, .kv_heads = 1, .head_dim = 1, .capacity = 8};
+constexpr KvShape kCacheShape{.layers = 2, .kv_heads = 1, .head_dim = 1, .capacity = 8};
 
 /// A cache whose keys are all 0, so that attention gives the mean of the values that it sees.
 class KvCacheTest : public ::testing::Test {
@@ -18,7 +18,7 @@ class KvCacheTest : public ::testing::Test {
     const auto rows = static_cast<std::int64_t>(values.size());
     const std::int64_t first = cache_.append(rows);
     std::vector<float> keys(values.size());
-    for (std::int64_t layer = 0; layer < kShape.layers; ++layer) {
+    for (std::int64_t layer = 0; layer < kCacheShape.layers; ++layer) {
       backend_.kv_append(cache_.store(), layer, {.first_slot = first}, {keys.data(), rows, 1, 1},
                          {values.data(), rows, 1, 1}, {});
     }
@@ -39,7 +39,7 @@ class KvCacheTest : public ::testing::Test {
   }
 
   ReferenceBackend backend_;
-  KvCache cache_{backend_, kShape};
+  KvCache cache_{backend_, kCacheShape};
 };
 
 TEST_F(KvCacheTest, CommittingAPrefixDropsTheRest) {
@@ -63,7 +63,7 @@ TEST_F(KvCacheTest, CommittingAPathMovesItsRowsTogether) {
   cache_.commit(path, {});
   EXPECT_EQ(cache_.committed(), 4);
   EXPECT_EQ(cache_.pending(), 0);
-  for (std::int64_t layer = 0; layer < kShape.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < kCacheShape.layers; ++layer) {
     EXPECT_EQ(sum_of_committed(layer), 1 + 2 + 8 + 16);
   }
 }

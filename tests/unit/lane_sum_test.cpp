@@ -42,7 +42,7 @@ std::vector<float> row_of(std::size_t size, const std::function<float()>& entry)
   return row;
 }
 
-constexpr std::size_t kSizes[] = {1, 15, 16, 17, 256, 1000, 20011};
+constexpr std::size_t kLaneSizes[] = {1, 15, 16, 17, 256, 1000, 20011};
 
 class LaneSum : public ::testing::Test {
  protected:
@@ -52,7 +52,7 @@ class LaneSum : public ::testing::Test {
 TEST_F(LaneSum, OfWeights) {
   std::normal_distribution<float> normal;
   for (const float spread : {1.0F, 20.0F}) {
-    for (const std::size_t size : kSizes) {
+    for (const std::size_t size : kLaneSizes) {
       expect_the_hosts_sum(row_of(size, [&] { return std::exp(-std::abs(spread * normal(engine_))); }));
     }
   }
@@ -62,7 +62,7 @@ TEST_F(LaneSum, OfWeights) {
 TEST_F(LaneSum, OfTies) {
   std::uniform_int_distribution<int> exponent(-80, 0);
   std::uniform_int_distribution<int> around_a_tie(-55, -50);
-  for (const std::size_t size : kSizes) {
+  for (const std::size_t size : kLaneSizes) {
     expect_the_hosts_sum(row_of(size, [&] { return std::ldexp(1.0F, exponent(engine_)); }));
     std::vector<float> row = row_of(size, [&] { return std::ldexp(1.0F, around_a_tie(engine_)); });
     std::fill_n(row.begin(), std::min<std::size_t>(16, size), 1.0F);

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/matmul_kernel.h"
+#include "tests/support/same_bits.h"
 #include "tests/unit/matmul_cases.h"
 
 namespace specdec {
@@ -18,12 +19,12 @@ using matmul_test::multiply;
 using matmul_test::Order;
 using matmul_test::random_floats;
 using matmul_test::round_to;
-using matmul_test::same_bits;
 using matmul_test::slices_ending_at;
 using matmul_test::Weight;
+using tests::same_bits;
 
-constexpr std::int64_t kOut = 251;
-constexpr std::int64_t kRows = 81;
+constexpr std::int64_t kSomeOutputs = 251;
+constexpr std::int64_t kManyRows = 81;
 
 /// Like the slices of a feed-forward of 24 units, and odd ones, and empty ones in every place.
 const std::vector<std::vector<Range>> kCuts = {
@@ -42,25 +43,25 @@ class MatmulBits : public ::testing::Test {
   template <typename Test>
   static void for_all(Test test) {
     for (const std::vector<Range>& cut : kCuts) {
-      const Weight weight(kOut, 257, 11, cut);
+      const Weight weight(kSomeOutputs, 257, 11, cut);
       for (const Kernel& kernel : all_kernels()) {
         test(CpuPackedLinear(weight.spec(kernel.dtype), *kernel.kernel), weight, kernel);
       }
     }
   }
 
-  const std::vector<float> x_ = random_floats(kRows * 257, 12);
+  const std::vector<float> x_ = random_floats(kManyRows * 257, 12);
 };
 
 TEST_F(MatmulBits, ARowDoesNotDependOnTheOthers) {
   for_all([&](const CpuPackedLinear& packed, const Weight& weight, const Kernel& kernel) {
     std::vector<float> alone;
-    for (std::int64_t r = 0; r < kRows; ++r) {
+    for (std::int64_t r = 0; r < kManyRows; ++r) {
       const std::vector<float> y = multiply(packed, x_.data() + r * weight.in, 1);
       alone.insert(alone.end(), y.begin(), y.end());
     }
     for (const std::int64_t rows : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 33, 64, 65, 81}) {
-      const std::vector<float> want(alone.begin(), alone.begin() + rows * kOut);
+      const std::vector<float> want(alone.begin(), alone.begin() + rows * kSomeOutputs);
       ASSERT_TRUE(same_bits(multiply(packed, x_.data(), rows), want)) << kernel.name << ", " << rows << " rows";
     }
   });
@@ -88,7 +89,7 @@ TEST_F(MatmulBits, AShardOfTheOutputsEqualsItsPartOfTheWhole) {
         const std::vector<float> part = multiply(CpuPackedLinear(spec, *kernel.kernel), x_.data(), rows);
         for (std::int64_t r = 0; r < rows; ++r) {
           for (std::int64_t n = 0; n < shard.size(); ++n) {
-            ASSERT_EQ(part[r * shard.size() + n], whole[r * kOut + shard.begin + n])
+            ASSERT_EQ(part[r * shard.size() + n], whole[r * kSomeOutputs + shard.begin + n])
                 << kernel.name << ", outputs from " << shard.begin;
           }
         }
@@ -189,9 +190,9 @@ TEST_F(MatmulBits, SumsAreMadeInTheStatedOrder) {
       return;  // matmul_int8_test.cpp
     }
     const std::vector<float> y = multiply(packed, x_.data(), 2);
-    for (std::int64_t i = 0; i < 2 * kOut; ++i) {
-      const float* x = x_.data() + i / kOut * weight.in;
-      const float* w = weight.values.data() + i % kOut * weight.in;
+    for (std::int64_t i = 0; i < 2 * kSomeOutputs; ++i) {
+      const float* x = x_.data() + i / kSomeOutputs * weight.in;
+      const float* w = weight.values.data() + i % kSomeOutputs * weight.in;
       std::vector<float> leaves;
       for (const Range& slice : weight.slices) {
         const bool tiles = kernel.order == Order::kEmulatedTiles || kernel.order == Order::kTiles;
@@ -213,20 +214,20 @@ TEST_F(MatmulBits, SmallIntegersAreSummedExactly) {
   std::vector<float> x(static_cast<std::size_t>(kFew * 257));
   std::transform(x_.begin(), x_.begin() + kFew * 257, x.begin(), [](float value) { return std::round(value * 16); });
   for (const std::vector<Range>& cut : kCuts) {
-    Weight weight(kOut, 257, 11, cut);
+    Weight weight(kSomeOutputs, 257, 11, cut);
     for (float& value : weight.values) {
       value = std::round(value * 16);
     }
     std::vector<float> want;
-    for (std::int64_t i = 0; i < kFew * kOut; ++i) {
-      want.push_back(std::inner_product(x.begin() + i / kOut * 257, x.begin() + (i / kOut + 1) * 257,
-                                        weight.values.begin() + i % kOut * 257, 0.0F));
+    for (std::int64_t i = 0; i < kFew * kSomeOutputs; ++i) {
+      want.push_back(std::inner_product(x.begin() + i / kSomeOutputs * 257, x.begin() + (i / kSomeOutputs + 1) * 257,
+                                        weight.values.begin() + i % kSomeOutputs * 257, 0.0F));
     }
     for (const Kernel& kernel : float_kernels()) {
       const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
       for (const std::int64_t rows : {1, 5, 16, 17, 33}) {
         const std::vector<float> y = multiply(packed, x.data(), rows);
-        ASSERT_EQ(y, std::vector<float>(want.begin(), want.begin() + rows * kOut)) << kernel.name;
+        ASSERT_EQ(y, std::vector<float>(want.begin(), want.begin() + rows * kSomeOutputs)) << kernel.name;
       }
     }
   }
@@ -238,7 +239,7 @@ TEST_F(MatmulBits, Vdpbf16psMakesTheSameSums) {
     GTEST_SKIP() << "this CPU has no AVX512-BF16";
   }
   for (const std::vector<Range>& cut : kCuts) {
-    const Weight weight(kOut, 257, 11, cut);
+    const Weight weight(kSomeOutputs, 257, 11, cut);
     const CpuPackedLinear plain(weight.spec(DType::kBF16), Isa::kAvx2);
     const CpuPackedLinear packed(weight.spec(DType::kBF16), kMatmulVdpbf16);
     for (const std::int64_t rows : {1, 5, 16, 17, 33}) {

@@ -146,9 +146,4 @@ inline float fixed_tree(std::vector<float> level) {
   return level.front();
 }
 
-/// The same bits? Tells -0.0 from 0.0 and lets a NaN equal itself.
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
 }  // namespace specdec::matmul_test

@@ -7,6 +7,8 @@
 
 #include "backend/cpu/matmul.h"
 #include "backend/int8.h"
+#include "tests/support/odd_floats.h"
+#include "tests/support/same_bits.h"
 #include "tests/unit/matmul_cases.h"
 
 namespace specdec {
@@ -17,12 +19,11 @@ using matmul_test::int8_kernels;
 using matmul_test::Kernel;
 using matmul_test::multiply;
 using matmul_test::random_floats;
-using matmul_test::same_bits;
 using matmul_test::slices_ending_at;
 using matmul_test::Weight;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-const float kNan = std::nanf("");
+using tests::kInfinity;
+using tests::kNan;
+using tests::same_bits;
 
 /// A group in integers of a type in which nothing overflows, and its scale.
 struct Group {
@@ -114,9 +115,11 @@ TEST_F(MatmulInt8, GroupsBeginWithEachSlice) {
                            {0, 0, 300, 300},
                            {100, 200, 300},
                            {128, 129, 257, 300},
-                           {2, 5, 9, 14, 20, 27, 35, 44, 54, 65, 77, 90, 104, 119, 135, 300}}) {
-    const Weight weight(37, 300, 3, slices_ending_at(ends));
-    expect_bits(weight, random_floats(300 * 6, 4), 6, "first slice ends at " + std::to_string(ends.front()));
+                           {2, 5, 9, 14, 20, 27, 35, 44, 54, 65, 77, 90, 104, 119, 135, 300},
+                           {130, 700, 1300}}) {
+    const Weight weight(37, ends.back(), 3, slices_ending_at(ends));
+    expect_bits(weight, random_floats(static_cast<std::size_t>(ends.back() * 6), 4), 6,
+                "first slice ends at " + std::to_string(ends.front()));
   }
 }
 
@@ -151,7 +154,7 @@ TEST_F(MatmulInt8, LargestIntegersNeitherSaturateNorRound) {
 
 TEST_F(MatmulInt8, ARowThatIsNotFiniteIsNan) {
   const Weight weight(21, 300, 8, slices_ending_at({140, 140, 300}));
-  for (const float odd : {kNan, -kNan, kInf, -kInf}) {
+  for (const float odd : {kNan, -kNan, kInfinity, -kInfinity}) {
     for (const std::int64_t place : {0, 127, 139, 140, 299}) {
       std::vector<float> x = random_floats(300 * 4, 9);
       const std::vector<float> before = product(weight, x, 4);

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "tests/support/odd_floats.h"
+#include "tests/support/same_bits.h"
 #include "tests/unit/matmul_cases.h"
 
 namespace specdec {
@@ -17,12 +19,13 @@ using matmul_test::kPackedTypes;
 using matmul_test::multiply;
 using matmul_test::random_floats;
 using matmul_test::round_to;
-using matmul_test::same_bits;
 using matmul_test::slices_ending_at;
 using matmul_test::Weight;
+using tests::kInfinity;
+using tests::same_bits;
 
-constexpr std::int64_t kSizes[] = {1, 2, 3, 5, 7, 15, 16, 17, 31, 33, 47, 63, 64, 65, 97, 127, 251, 257};
-constexpr std::int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 33, 64, 65};
+constexpr std::int64_t kInputSizes[] = {1, 2, 3, 5, 7, 15, 16, 17, 31, 33, 47, 63, 64, 65, 97, 127, 251, 257};
+constexpr std::int64_t kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 33, 64, 65};
 
 /// The exact sums and the magnitudes that their error is relative to, [rows, out].
 struct Exact {
@@ -82,20 +85,38 @@ void expect_within_bound(const Weight& weight, const std::vector<std::int64_t>& 
 
 TEST(Matmul, IsWithinTheRoundingBoundAtAwkwardSizes) {
   flush_subnormals_to_zero();
-  constexpr std::size_t kCount = std::size(kSizes);
+  constexpr std::size_t kCount = std::size(kInputSizes);
   for (std::size_t i = 0; i < kCount; ++i) {
     for (const std::size_t shift : {std::size_t{0}, std::size_t{5}, std::size_t{11}}) {
-      const std::int64_t out = kSizes[(i + shift) % kCount];
-      expect_within_bound(Weight(out, kSizes[i], static_cast<std::uint32_t>(i)), {1, 4, 5, 16, 17});
+      const std::int64_t out = kInputSizes[(i + shift) % kCount];
+      expect_within_bound(Weight(out, kInputSizes[i], static_cast<std::uint32_t>(i)), {1, 4, 5, 16, 17});
     }
   }
 }
 
 TEST(Matmul, IsWithinTheRoundingBoundForAnyNumberOfRows) {
   flush_subnormals_to_zero();
-  expect_within_bound(Weight(251, 97, 1), {std::begin(kRows), std::end(kRows)});
+  expect_within_bound(Weight(251, 97, 1), {std::begin(kRowCounts), std::end(kRowCounts)});
   expect_within_bound(Weight(97, 130, 2, slices_ending_at({0, 33, 33, 64, 97, 128, 130})),
-                      {std::begin(kRows), std::end(kRows)});
+                      {std::begin(kRowCounts), std::end(kRowCounts)});
+}
+
+/// Longer than what is packed at a time (CpuPackedLinear::Run), which ends within, at and beside the ends of slices; threads share the packing.
+TEST(Matmul, LongRowsArePackedInRuns) {
+  flush_subnormals_to_zero();
+  using Ends = std::vector<std::int64_t>;
+  for (const Ends& ends : {Ends{1300}, Ends{512, 1024, 1300}, Ends{600, 600, 1112, 1300}, Ends{33, 545, 1057, 1300}}) {
+    const Weight weight(20, 1300, 3, slices_ending_at(ends));
+    expect_within_bound(weight, {1, 16, 33});
+    const std::vector<float> x = random_floats(33 * 1300, 9);
+    for (const Kernel& kernel : all_kernels()) {
+      const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
+      for (const std::int64_t rows : {1, 16, 33}) {
+        EXPECT_TRUE(same_bits(multiply(packed, x.data(), rows, 3), multiply(packed, x.data(), rows)))
+            << kernel.name << ", " << rows << " rows, first slice ends at " << ends.front();
+      }
+    }
+  }
 }
 
 TEST(Matmul, EmptyInnerDimensionIsMinusZero) {
@@ -116,11 +137,10 @@ TEST(Matmul, EmptyInnerDimensionIsMinusZero) {
 
 TEST(Matmul, RoundsInputsAsTheTypeSays) {
   flush_subnormals_to_zero();
-  constexpr float kInf = std::numeric_limits<float>::infinity();
   // Ties both ways, the largest that rounds to infinity, infinities; many rows of one input, so that each is alone in its sum.
   const std::vector<float> x = {
       1.00390625F, 1.01171875F, 1.00390637F, -3.3F,   3.4e38F,  std::numeric_limits<float>::max(),
-      kInf,        -kInf,       1e-39F,      -1e-39F, 1.5e-38F, 0.1F};
+      kInfinity,   -kInfinity,  1e-39F,      -1e-39F, 1.5e-38F, 0.1F};
   Weight weight(1, 1, 1);
   weight.values = {1.0F};
   for (const Kernel& kernel : float_kernels()) {
@@ -138,16 +158,15 @@ TEST(Matmul, RoundsInputsAsTheTypeSays) {
 /// What is no number stays in the outputs and rows that it belongs to: zeros fill a slice up on both sides of the product.
 TEST(Matmul, InfinitiesAndNansStayWhereTheyBelong) {
   flush_subnormals_to_zero();
-  constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr std::int64_t kIn = 35;
   constexpr std::int64_t kOut = 18;
   Weight weight(kOut, kIn, 1, slices_ending_at({1, 34, 35}));
   std::fill(weight.values.begin(), weight.values.end(), 1.0F);
-  weight.values[0 * kIn + 0] = kInf;
+  weight.values[0 * kIn + 0] = kInfinity;
   weight.values[16 * kIn + 33] = std::nanf("");
-  weight.values[17 * kIn + 34] = -kInf;
+  weight.values[17 * kIn + 34] = -kInfinity;
   std::vector<float> x(3 * kIn, 1.0F);
-  x[1 * kIn + 34] = kInf;
+  x[1 * kIn + 34] = kInfinity;
   for (const Kernel& kernel : float_kernels()) {
     const CpuPackedLinear packed(weight.spec(kernel.dtype), *kernel.kernel);
     const std::vector<float> y = multiply(packed, x.data(), 3);
@@ -158,8 +177,8 @@ TEST(Matmul, InfinitiesAndNansStayWhereTheyBelong) {
         EXPECT_TRUE(std::isnan(y[i])) << kernel.name << " " << i;
         continue;
       }
-      const float others = second_row ? kInf : static_cast<float>(kIn);
-      EXPECT_EQ(y[i], output == 0 ? kInf : output == 17 ? -kInf : others) << kernel.name << " " << i;
+      const float others = second_row ? kInfinity : static_cast<float>(kIn);
+      EXPECT_EQ(y[i], output == 0 ? kInfinity : output == 17 ? -kInfinity : others) << kernel.name << " " << i;
     }
   }
 }

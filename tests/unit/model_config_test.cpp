@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "models/config.h"
-#include "tests/unit/model_files.h"
+#include "tests/support/bad_input.h"
+#include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
@@ -60,12 +62,12 @@ TEST(ModelConfig, Gpt2) {
 }
 
 TEST(ModelConfig, Gpt2Variants) {
-  nlohmann::json json = gpt2();
-  json["n_inner"] = 100;
-  json["scale_attn_weights"] = false;
-  json["activation_function"] = "gelu_pytorch_tanh";
-  EXPECT_EQ(load(json).feed_forward, 100);
-  EXPECT_EQ(load(json).attention_scale, 1.0F);
+  nlohmann::json changed = gpt2();
+  changed["n_inner"] = 100;
+  changed["scale_attn_weights"] = false;
+  changed["activation_function"] = "gelu_pytorch_tanh";
+  EXPECT_EQ(load(changed).feed_forward, 100);
+  EXPECT_EQ(load(changed).attention_scale, 1.0F);
   refused(gpt2(), "activation_function", "gelu");
   refused(gpt2(), "activation_function", "relu");
   refused(gpt2(), "scale_attn_by_inverse_layer_idx", true);
@@ -84,14 +86,14 @@ TEST(ModelConfig, LlamaDefaults) {
   EXPECT_EQ(config.rope.linear_factor, 1.0);
   EXPECT_FALSE(config.attention_bias || config.attention_out_bias || config.mlp_bias || config.tied_head);
   EXPECT_TRUE(config.eos.empty());
-  nlohmann::json json = llama();
-  json.erase("num_key_value_heads");
-  json["head_dim"] = 10;
-  json["attention_bias"] = true;
-  EXPECT_EQ(load(json).kv_heads, 6);
-  EXPECT_EQ(load(json).head_dim, 10);
-  EXPECT_EQ(load(json).attention_scale, 1.0F / std::sqrt(10.0F));
-  EXPECT_TRUE(load(json).attention_bias && load(json).attention_out_bias);
+  nlohmann::json changed = llama();
+  changed.erase("num_key_value_heads");
+  changed["head_dim"] = 10;
+  changed["attention_bias"] = true;
+  EXPECT_EQ(load(changed).kv_heads, 6);
+  EXPECT_EQ(load(changed).head_dim, 10);
+  EXPECT_EQ(load(changed).attention_scale, 1.0F / std::sqrt(10.0F));
+  EXPECT_TRUE(load(changed).attention_bias && load(changed).attention_out_bias);
 }
 
 TEST(ModelConfig, RopeInBothForms) {
@@ -145,18 +147,18 @@ TEST(ModelConfig, RefusesRopeThatItCannotCompute) {
 }
 
 TEST(ModelConfig, MistralOnlyWithoutAWindow) {
-  nlohmann::json json = llama();
-  json["model_type"] = "mistral";
-  json["sliding_window"] = nullptr;
-  EXPECT_EQ(load(json).family, "llama");
-  json["sliding_window"] = 128;
-  EXPECT_EQ(load(json).context, 128) << "a window as long as the context hides nothing";
-  EXPECT_THAT(refused(json, "sliding_window", 127), HasSubstr("windowed attention"));
-  json["use_sliding_window"] = false;
-  EXPECT_THAT(refused(json, "sliding_window", 127), HasSubstr("windowed attention")) << "not a key of Mistral's";
-  json.erase("sliding_window");
-  EXPECT_EQ(load(json).context, 128);
-  EXPECT_THAT(refused(json, "max_position_embeddings", 4097), HasSubstr("sliding_window"))
+  nlohmann::json changed = llama();
+  changed["model_type"] = "mistral";
+  changed["sliding_window"] = nullptr;
+  EXPECT_EQ(load(changed).family, "llama");
+  changed["sliding_window"] = 128;
+  EXPECT_EQ(load(changed).context, 128) << "a window as long as the context hides nothing";
+  EXPECT_THAT(refused(changed, "sliding_window", 127), HasSubstr("windowed attention"));
+  changed["use_sliding_window"] = false;
+  EXPECT_THAT(refused(changed, "sliding_window", 127), HasSubstr("windowed attention")) << "not a key of Mistral's";
+  changed.erase("sliding_window");
+  EXPECT_EQ(load(changed).context, 128);
+  EXPECT_THAT(refused(changed, "max_position_embeddings", 4097), HasSubstr("sliding_window"))
       << "transformers takes 4096 where the key is left out";
   refused(llama(), "sliding_window", 127);
 }
@@ -190,17 +192,17 @@ TEST(ModelConfig, RefusesWrongSizes) {
 
 TEST(ModelConfig, UnitesEndTokens) {
   const TemporaryDirectory directory;
-  nlohmann::json json = llama();
-  json["eos_token_id"] = {7, 3};
-  directory.write("config.json", json.dump());
+  nlohmann::json changed = llama();
+  changed["eos_token_id"] = {7, 3};
+  directory.write("config.json", changed.dump());
   directory.write("generation_config.json", R"({"eos_token_id": [3, 9]})");
   EXPECT_THAT(load_model_config(directory.path()).eos, ElementsAre(3, 7, 9));
   directory.write("generation_config.json", R"({"eos_token_id": "</s>"})");
   EXPECT_THAT(bad_input([&] { load_model_config(directory.path()); }),
               HasSubstr("generation_config.json: eos_token_id"));
   refused(llama(), "eos_token_id", -1);
-  json["eos_token_id"] = 1000;
-  EXPECT_TRUE(load(json).eos.empty()) << "an id beyond the vocabulary never comes out";
+  changed["eos_token_id"] = 1000;
+  EXPECT_TRUE(load(changed).eos.empty()) << "an id beyond the vocabulary never comes out";
 }
 
 TEST(ModelConfig, RefusesBrokenFiles) {

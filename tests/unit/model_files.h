@@ -1,20 +1,13 @@
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "backend/error.h"
 #include "tests/support/temporary_directory.h"
 
 /// Directories and safetensors files that tests write.
@@ -45,20 +38,6 @@ inline std::string f32_checkpoint(const std::vector<std::pair<std::string, std::
     header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
   }
   return safetensors_file(header.dump(), data);
-}
-
-/// Message of the Error(kBadInput) that `action` throws; fails the test when it throws none. Every such message is one line.
-template <typename Action>
-std::string bad_input(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput) << error.what();
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 }  // namespace specdec::tests

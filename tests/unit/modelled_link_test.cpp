@@ -11,16 +11,16 @@
 #include <thread>
 #include <vector>
 
-#include "backend/error.h"
 #include "parallel/self_communicator.h"
 #include "parallel/shm_communicator.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/communicator_battery.h"
 #include "tests/support/modelled_promise.h"
 
 namespace specdec {
 namespace {
 
-constexpr std::uint64_t kSeed = 3;
+constexpr std::uint64_t kLinkSeed = 3;
 
 Interconnect some_network() {
   Interconnect out;
@@ -54,7 +54,7 @@ class ModelledLinkOnThreads : public ::testing::TestWithParam<std::tuple<int, in
       threads.emplace_back([&, r, size = ranks, options = ShmOptions{.cores = cores, .reduction = {}}] {
         Progress progress;
         ShmCommunicator group(data, r, size, progress, options);
-        ModelledLink link(group, std::make_unique<Arrivals>(arrivals, r, size), kSeed, options.cores);
+        ModelledLink link(group, std::make_unique<Arrivals>(arrivals, r, size), kLinkSeed, options.cores);
         body(link);
       });
     }
@@ -71,7 +71,7 @@ TEST_P(ModelledLinkOnThreads, CarriesWhatItsTransportCarries) {
 }
 
 TEST_P(ModelledLinkOnThreads, IsNeverShorterThanTheModel) {
-  run([](ModelledLink& link) { battery::expect_never_shorter(link, some_network(), kSeed, 300); });
+  run([](ModelledLink& link) { battery::expect_never_shorter(link, some_network(), kLinkSeed, 300); });
 }
 
 TEST_P(ModelledLinkOnThreads, CountsWhatIsLate) {
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(All, ModelledLinkOnThreads,
 
 TEST(ModelledLink, OneRankWaitsForNobody) {
   SelfCommunicator alone;
-  const std::unique_ptr<ModelledLink> link = make_modelled_link(alone, kSeed);
+  const std::unique_ptr<ModelledLink> link = make_modelled_link(alone, kLinkSeed);
   Interconnect network = some_network();
   network.overhead = 1e9;
   link->use(network);
@@ -176,13 +176,8 @@ class TwoPlaces final : public Communicator {
 
 TEST(ModelledLink, RanksOnSeveralHostsAreRefused) {
   TwoPlaces group;
-  try {
-    make_modelled_link(group, kSeed);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_THAT(error.what(), ::testing::StartsWith("interconnect: found 2 ranks on 2 hosts, expected all on one"));
-  }
+  EXPECT_THAT(tests::bad_input([&] { make_modelled_link(group, kLinkSeed); }),
+              ::testing::StartsWith("interconnect: found 2 ranks on 2 hosts, expected all on one"));
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/model_files.h"
+#include <cstring>
+
+#include "tests/support/bad_input.h"
+#include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {

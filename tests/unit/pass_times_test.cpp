@@ -1,10 +1,12 @@
 /// Passes of models alone, as a calibration times them.
 #include "runtime/pass_times.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "tests/support/bad_input.h"
 #include "tests/support/source_directory.h"
 
 namespace specdec {
@@ -54,6 +56,16 @@ TEST(PassTimes, FitInTheContextWhateverThePromptsAre) {
   const PassTimes found = time_passes(config, kRanks, 1).at(1);
   EXPECT_GT(found.draft.front(), 0) << "as many tokens as fit";
   EXPECT_GT(found.beside.loop, 0);
+}
+
+TEST(PassTimes, CountATextInTokens) {
+  constexpr std::int64_t kRanks[] = {1};
+  RunConfig config = smallest();
+  config.target = config.draft = kSource / "assets/shapes/chinchilla-scaled";
+  config.weights.random = true;
+  config.prompts = {{.text = "def main():"}};
+  EXPECT_THAT(tests::bad_input([&] { time_passes(config, kRanks, 1); }),
+              ::testing::StartsWith("prompts[0]: found text, but " + config.target.string() + " has no tokenizer"));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 using cuda::PeerLayout;
 using cuda::Peers;
 
-constexpr int kThreads = 16;  // of a block; a GPU has more
+constexpr int kBlockThreads = 16;  // of a block; a GPU has more
 
 /// Ranks with their memory.
 class Host {
@@ -104,7 +104,7 @@ void reduce(const Peers& peers, std::size_t count, unsigned seed, std::size_t of
   T* const data = reinterpret_cast<T*>(buffer.data()) + offset;
   std::ranges::copy(given, data);
   EmulatedDevice device;
-  cuda::launch_peer_sum(device, peers, data, static_cast<std::int64_t>(count), kThreads);
+  cuda::launch_peer_sum(device, peers, data, static_cast<std::int64_t>(count), kBlockThreads);
   const std::vector<T> sum = tree_of<T>(peers.ranks, count, seed);
   EXPECT_EQ(std::memcmp(data, sum.data(), count * sizeof(T)), 0)
       << "rank " << peers.rank << " of " << peers.ranks << ", " << count << " of " << sizeof(T) << " bytes";
@@ -176,7 +176,7 @@ TEST(PeerSums, AnAbortEndsTheWaitForARankThatDoesNotCome) {
     threads.emplace_back([&host, &ended, rank] {
       std::vector<float> data(400'000, 1);  // several steps
       EmulatedDevice device;
-      cuda::launch_peer_sum(device, host.peers(rank), data.data(), std::ssize(data), kThreads);
+      cuda::launch_peer_sum(device, host.peers(rank), data.data(), std::ssize(data), kBlockThreads);
       ++ended;
     });
   }

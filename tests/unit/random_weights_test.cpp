@@ -9,13 +9,13 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/packed_linear.h"
-#include "backend/error.h"
 #include "backend/random_elements.h"
 #include "backend/reference/reference_backend.h"
 #include "models/random_tensors.h"
 #include "models/transformer.h"
 #include "models/weights.h"
 #include "parallel/thread_communicator.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/random_layers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -218,13 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Families, RandomModels, ::testing::Values("llama", "gpt
 
 TEST(RandomModels, NeedNoMoreThanAConfig) {
   const tests::TemporaryDirectory directory;
-  std::string found;
-  try {
-    open_weights(directory.path(), {});
-  } catch (const Error& error) {
-    found = error.what();
-  }
-  EXPECT_THAT(found, HasSubstr("or weights: random"));
+  EXPECT_THAT(tests::bad_input([&] { open_weights(directory.path(), {}); }), HasSubstr("or weights: random"));
   EXPECT_EQ(open_weights(directory.path(), {.random = true, .seed = 2})->name(), "weights: random (seed 2)");
   EXPECT_EQ(label_of(WeightsChoice{}), "");
 }

@@ -12,10 +12,13 @@
 #include "parallel/thread_communicator.h"
 #include "parallel/tree.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/same_bits.h"
 
 /// What a communicator on a device does with what it has gathered: the bits of tree_sum.
 namespace specdec {
 namespace {
+
+using tests::same_bits;
 
 template <typename T>
 T random_element(std::mt19937& generator) {
@@ -37,11 +40,6 @@ std::vector<T> random_elements(std::size_t count, unsigned seed) {
     element = random_element<T>(generator);
   }
   return elements;
-}
-
-template <typename T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
 }
 
 template <typename T>

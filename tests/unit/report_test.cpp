@@ -16,6 +16,7 @@
 #include "runtime/config_keys.h"
 #include "runtime/journal.h"
 #include "runtime/report_json.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
@@ -251,14 +252,8 @@ TEST(ReportJson, FailureKeepsWhatWasAccepted) {
 
 TEST(ReportJson, UnwritablePathIsBadInput) {
   const RunJournal journal(greedy());
-  try {
-    journal.write_json("/nonexistent-directory/out.json");
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_STREQ(error.what(),
-                 "--json: '/nonexistent-directory/out.json' cannot be written: No such file or directory");
-  }
+  EXPECT_EQ(tests::bad_input([&] { journal.write_json("/nonexistent-directory/out.json"); }),
+            "--json: '/nonexistent-directory/out.json' cannot be written: No such file or directory");
 }
 
 TEST(ReportJson, ReplacesFilesOnly) {

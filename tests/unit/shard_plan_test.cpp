@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "backend/error.h"
+#include "tests/support/bad_input.h"
 
 namespace specdec {
 namespace {
@@ -147,13 +148,8 @@ TEST(ShardPlan, RefusesIdleAndTooManyRanks) {
   EXPECT_FALSE(splits(tiny, 4));
   EXPECT_FALSE(splits(kShapes[3], 17));
   EXPECT_TRUE(splits(kShapes[3], 16));
-  try {
-    ShardPlan(tiny, 0, 4);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("4 ranks leave rank 0 nothing to do"));
-  }
+  EXPECT_THAT(tests::bad_input([&] { ShardPlan(tiny, 0, 4); }),
+              ::testing::HasSubstr("4 ranks leave rank 0 nothing to do"));
 }
 
 TEST(ShardPlan, LargestVocabularyShard) {

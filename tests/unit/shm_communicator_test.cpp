@@ -26,10 +26,10 @@ class ShmCommunicator : public ::testing::TestWithParam<std::tuple<int, Way, int
   }
 };
 
-constexpr std::size_t kLargest = 1 << 20;  // several pieces
+constexpr std::size_t kSeveralPieces = 1 << 20;  // several pieces
 
 TEST_P(ShmCommunicator, SumsHaveTheBitsOfTheTree) {
-  run([](Communicator& group) { battery::expect_sums(group, kLargest); });
+  run([](Communicator& group) { battery::expect_sums(group, kSeveralPieces); });
 }
 
 TEST_P(ShmCommunicator, MovesBytes) {
@@ -37,7 +37,7 @@ TEST_P(ShmCommunicator, MovesBytes) {
 }
 
 TEST_P(ShmCommunicator, OperationsInAnyOrder) {
-  run([](Communicator& group) { battery::expect_any_order(group, 600, kLargest); });
+  run([](Communicator& group) { battery::expect_any_order(group, 600, kSeveralPieces); });
 }
 
 TEST(ShmSteps, WrapAround) {

@@ -51,10 +51,10 @@ std::vector<std::byte> bytes_from(int first, std::size_t count) {
   return bytes;
 }
 
-constexpr std::size_t kPart = 64;
+constexpr std::size_t kPartBytes = 64;
 
 TEST(Staging, CopiesOfAllSizesArriveInOrder) {
-  cuda::Staging<LazyCopies> staging(LazyCopies{}, kPart);
+  cuda::Staging<LazyCopies> staging(LazyCopies{}, kPartBytes);
   for (const std::size_t size : {0U, 1U, 63U, 64U, 65U, 200U, 256U, 1000U}) {
     std::vector<std::byte> device(size);
     std::vector<std::byte> back(size);
@@ -70,7 +70,7 @@ TEST(Staging, CopiesOfAllSizesArriveInOrder) {
 
 TEST(Staging, ManySmallCopiesNeverOverwriteWhatIsStillUnderWay) {
   LazyCopies copies;
-  cuda::Staging<LazyCopies> staging(copies, kPart);
+  cuda::Staging<LazyCopies> staging(copies, kPartBytes);
   constexpr std::size_t kSize = 24;
   constexpr int kRounds = 50;
   std::vector<std::vector<std::byte>> device(kRounds, std::vector<std::byte>(kSize));
@@ -88,10 +88,10 @@ TEST(Staging, ManySmallCopiesNeverOverwriteWhatIsStillUnderWay) {
 
 TEST(Staging, WaitsForNothingWhileTheRingHasRoom) {
   LazyCopies copies;
-  cuda::Staging<LazyCopies> staging(copies, kPart);
-  std::vector<std::byte> device(kPart);
+  cuda::Staging<LazyCopies> staging(copies, kPartBytes);
+  std::vector<std::byte> device(kPartBytes);
   for (std::size_t part = 0; part < cuda::Staging<LazyCopies>::kParts; ++part) {
-    staging.upload(device.data(), bytes_from(1, kPart));
+    staging.upload(device.data(), bytes_from(1, kPartBytes));
   }
   EXPECT_EQ(copies.queue->done, 0U);
 }

@@ -22,13 +22,13 @@ class StudyProgram : public ::testing::Test {
 };
 
 TEST_F(StudyProgram, PredictsAsATableAndAsJson) {
-  const std::string json = (program_.folder() / "f.json").string();
-  const auto result = program_.run(kPredict + "--placement sharded --k 0..7 --json '" + json + "'");
+  const std::string file = (program_.folder() / "f.json").string();
+  const auto result = program_.run(kPredict + "--placement sharded --k 0..7 --json '" + file + "'");
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out,
               AllOf(StartsWith("Predicted, not measured: chinchilla-70b with draft chinchilla-4b (sharded)"),
                     HasSubstr("Chen et al. 2023"), HasSubstr("  best\n")));
-  const nlohmann::json found = nlohmann::json::parse(tests::LocalProgram::contents(json));
+  const nlohmann::json found = nlohmann::json::parse(tests::LocalProgram::contents(file));
   EXPECT_EQ(found["kind"], "predicted");
   EXPECT_EQ(found["ranks"], 16);
   ASSERT_EQ(found["rows"].size(), 8U);
@@ -46,10 +46,10 @@ TEST_F(StudyProgram, PredictsAsATableAndAsJson) {
 }
 
 TEST_F(StudyProgram, TakesOtherRanksAndListsOfK) {
-  const std::string json = (program_.folder() / "f.json").string();
-  const auto result = program_.run(kPredict + "--ranks 4 --k 1,8 --json '" + json + "'");
+  const std::string file = (program_.folder() / "f.json").string();
+  const auto result = program_.run(kPredict + "--ranks 4 --k 1,8 --json '" + file + "'");
   ASSERT_EQ(result.code, 0) << result.err;
-  const nlohmann::json found = nlohmann::json::parse(tests::LocalProgram::contents(json));
+  const nlohmann::json found = nlohmann::json::parse(tests::LocalProgram::contents(file));
   EXPECT_EQ(found["ranks"], 4);
   EXPECT_EQ(found["rows"].size(), 2U);
   EXPECT_EQ(found["rows"][1]["k"], 8);

@@ -18,21 +18,21 @@ namespace {
 
 class ThreadCommunicator : public testing::TestWithParam<int> {};
 
-constexpr std::size_t kLargest = 200'000;
+constexpr std::size_t kLargestPayload = 200'000;
 
 TEST_P(ThreadCommunicator, SumsHaveTheBitsOfTheTree) {
   run_ranks(GetParam(), [](Communicator& group) {
     EXPECT_EQ(group.size(), GetParam());
-    battery::expect_sums(group, kLargest);
+    battery::expect_sums(group, kLargestPayload);
   });
 }
 
 TEST_P(ThreadCommunicator, MovesBytes) {
-  run_ranks(GetParam(), [](Communicator& group) { battery::expect_moves(group, kLargest); });
+  run_ranks(GetParam(), [](Communicator& group) { battery::expect_moves(group, kLargestPayload); });
 }
 
 TEST_P(ThreadCommunicator, OperationsInAnyOrder) {
-  run_ranks(GetParam(), [](Communicator& group) { battery::expect_any_order(group, 500, kLargest); });
+  run_ranks(GetParam(), [](Communicator& group) { battery::expect_any_order(group, 500, kLargestPayload); });
 }
 
 TEST_P(ThreadCommunicator, OneRankThatThrowsDoesNotHangTheOthers) {

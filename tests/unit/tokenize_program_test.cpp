@@ -14,7 +14,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const std::string kModel = std::string("--model '") + SPECDEC_SOURCE_DIR + "/assets/manpy-2m'";
+const std::string kModelFlag = std::string("--model '") + SPECDEC_SOURCE_DIR + "/assets/manpy-2m'";
 
 class TokenizeProgram : public ::testing::Test {
  protected:
@@ -27,19 +27,19 @@ class TokenizeProgram : public ::testing::Test {
 TEST_F(TokenizeProgram, ThereAndBackIsTheSameBytes) {
   std::string text = "def f(x):\r\n\treturn  x  \n";
   text += std::string("\0\x01\xF0\x9F\x98\x80<|endoftext|>", 19);
-  const Result ids = run(kModel, text);
+  const Result ids = run(kModelFlag, text);
   ASSERT_EQ(ids.code, 0) << ids.err;
   EXPECT_EQ(ids.err, "");
   EXPECT_EQ(ids.out.find('\n'), ids.out.size() - 1);
   EXPECT_THAT(ids.out, EndsWith(" 4095\n"));
-  const Result back = run(kModel + " --decode", ids.out);
+  const Result back = run(kModelFlag + " --decode", ids.out);
   EXPECT_EQ(back.code, 0) << back.err;
   EXPECT_EQ(back.out, text);
 }
 
 TEST_F(TokenizeProgram, EmptyTextIsAnEmptyLine) {
-  EXPECT_EQ(run(kModel, "").out, "\n");
-  const Result back = run(kModel + " --decode", "\n");
+  EXPECT_EQ(run(kModelFlag, "").out, "\n");
+  const Result back = run(kModelFlag + " --decode", "\n");
   EXPECT_EQ(back.code, 0);
   EXPECT_EQ(back.out, "");
 }
@@ -52,25 +52,25 @@ TEST_F(TokenizeProgram, AddSpecialPutsBosBefore) {
 }
 
 TEST_F(TokenizeProgram, FindsTheShippedModelsByNameFromAnyFolder) {
-  EXPECT_EQ(run("--model manpy-2m", "def f(x):").out, run(kModel, "def f(x):").out);
-  EXPECT_EQ(run("--model assets/manpy-2m", "def f(x):").out, run(kModel, "def f(x):").out);
+  EXPECT_EQ(run("--model manpy-2m", "def f(x):").out, run(kModelFlag, "def f(x):").out);
+  EXPECT_EQ(run("--model assets/manpy-2m", "def f(x):").out, run(kModelFlag, "def f(x):").out);
 }
 
 TEST_F(TokenizeProgram, ErrorsAreOneLineAndExitCodeTwo) {
   const auto expect_error = [&](const std::string& flags, const std::string& input, const std::string& what) {
     program_.expect_error(flags, what, input);
   };
-  expect_error(kModel, "ab\xFF", "found byte 0xff at offset 2, expected valid UTF-8");
-  expect_error(kModel + " --decode", "12 x7 3", "id 2: found 'x7', expected a number from 0 to 4095");
-  expect_error(kModel + " --decode", "4096", "found '4096'");
-  expect_error(kModel + " --decode", "-1", "found '-1'");
-  expect_error(kModel + " --decode", "99999999999999999999", "found '99999999999999999999'");
+  expect_error(kModelFlag, "ab\xFF", "found byte 0xff at offset 2, expected valid UTF-8");
+  expect_error(kModelFlag + " --decode", "12 x7 3", "id 2: found 'x7', expected a number from 0 to 4095");
+  expect_error(kModelFlag + " --decode", "4096", "found '4096'");
+  expect_error(kModelFlag + " --decode", "-1", "found '-1'");
+  expect_error(kModelFlag + " --decode", "99999999999999999999", "found '99999999999999999999'");
   expect_error("--model /nowhere", "a", "found no directory '/nowhere'");
   expect_error(std::string("--model '") + SPECDEC_SOURCE_DIR + "/docs'", "a", "docs: found no tokenizer");
   expect_error("", "a", "--model");
   expect_error("--model ''", "a", "--model: found nothing");
-  expect_error(kModel + " --nonsense", "a", "--nonsense");
-  expect_error(kModel + " --decode --add-special", "1", "--add-special");
+  expect_error(kModelFlag + " --nonsense", "a", "--nonsense");
+  expect_error(kModelFlag + " --decode --add-special", "1", "--add-special");
 }
 
 TEST_F(TokenizeProgram, HelpAndVersion) {

@@ -62,14 +62,14 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<Token>& ids) 
 }
 
 using Comparable = std::vector<Token> (*)(std::vector<Token>);
-std::vector<Token> in_order(std::vector<Token> ids) { return ids; }
+std::vector<Token> in_this_order(std::vector<Token> ids) { return ids; }
 std::vector<Token> in_any_order(std::vector<Token> ids) {
   std::ranges::sort(ids);
   return ids;
 }
 
 void expect_cases(const Tokenizer& tokenizer, const nlohmann::json& texts, const nlohmann::json& cases,
-                  Comparable comparable = in_order) {
+                  Comparable comparable = in_this_order) {
   ASSERT_EQ(texts.size(), cases.size());
   ASSERT_FALSE(texts.empty());
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -90,7 +90,7 @@ TEST_P(Golden, IdsAndDecodedTexts) {
   // Of two segmentations with the same unigram score, versions of sentencepiece take different ones: the same pieces in
   // another order.
   const bool unigram = GetParam().ends_with("unigram");
-  expect_cases(*tokenizer, golden()["texts"], golden()["cases"][GetParam()], unigram ? in_any_order : in_order);
+  expect_cases(*tokenizer, golden()["texts"], golden()["cases"][GetParam()], unigram ? in_any_order : in_this_order);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Golden,

@@ -10,29 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "backend/error.h"
 #include "models/utf8.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
 namespace {
 
+using tests::bad_input;
 using tests::kSource;
 const std::vector<std::string> kDirectories = {
     "assets/manpy-2m", "tests/data/gpt2-tokenizer", "tests/data/tokenizers/llama3-style",
     "tests/data/tokenizers/sentencepiece-bpe", "tests/data/tokenizers/sentencepiece-unigram"};
-
-std::string message_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 class EveryTokenizer : public ::testing::TestWithParam<std::string> {
  protected:
@@ -107,7 +97,7 @@ TEST_P(EveryTokenizer, RefusesInvalidUtf8NamingTheByte) {
       {"ok\x80", 2},   {"\xF4\x90\x80\x80", 0}, {"\xC3\xA9\xE0\x9F\xBF", 2},
   };
   for (const auto& [text, offset] : broken) {
-    EXPECT_THAT(message_of([&] { tokenizer().encode(text); }),
+    EXPECT_THAT(bad_input([&] { tokenizer().encode(text); }),
                 ::testing::HasSubstr("at offset " + std::to_string(offset) + ","));
   }
 }
@@ -129,7 +119,7 @@ TEST(Tokenizer, VocabularyAndFingerprint) {
   EXPECT_EQ(large->fingerprint(), small->fingerprint());
   EXPECT_NE(large->fingerprint(), gpt2->fingerprint());
   EXPECT_NO_THROW(require_same_vocabulary(*large, *small));
-  EXPECT_THAT(message_of([&] { require_same_vocabulary(*large, *gpt2); }),
+  EXPECT_THAT(bad_input([&] { require_same_vocabulary(*large, *gpt2); }),
               ::testing::AllOf(::testing::HasSubstr("50257 ids, the target has 4096"), ::testing::HasSubstr("; id ")));
 }
 
@@ -160,7 +150,7 @@ TEST(Tokenizer, HasTokenizer) {
   for (const std::string& directory : kDirectories) EXPECT_TRUE(has_tokenizer(kSource / directory));
   EXPECT_FALSE(has_tokenizer(kSource / "tests"));
   EXPECT_FALSE(has_tokenizer(kSource / "no such directory"));
-  EXPECT_THAT(message_of([] { load_tokenizer(kSource / "tests"); }),
+  EXPECT_THAT(bad_input([] { load_tokenizer(kSource / "tests"); }),
               ::testing::HasSubstr("found no tokenizer, expected tokenizer.json"));
 }
 

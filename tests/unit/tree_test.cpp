@@ -14,8 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/same_bits.h"
+
 namespace specdec {
 namespace {
+
+using tests::same_bits;
 
 /// The tree as a formula.
 std::string formula(int leaves) {
@@ -47,10 +51,6 @@ std::vector<float> tree_sum_of(const std::vector<std::vector<float>>& leaves) {
   std::vector<float> sum(leaves[0].size());
   tree_sum(views, sum);
   return sum;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 TEST(Tree, NearestNeighboursFirst) {

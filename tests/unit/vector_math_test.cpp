@@ -3,18 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <vector>
 
 #include "backend/cpu/row_ops.h"
+#include "tests/support/odd_floats.h"
 #include "tests/unit/backend_fixture.h"
 
 namespace specdec {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using tests::kInfinity;
+using tests::kNan;
 
 std::vector<float> random_values(std::int64_t count, unsigned seed, float spread) {
   return Matrix::random(1, count, seed, spread).all();

@@ -13,6 +13,7 @@
 #include "models/checkpoint.h"
 #include "models/transformer.h"
 #include "parallel/thread_communicator.h"
+#include "tests/support/bad_input.h"
 #include "tests/unit/model_files.h"
 
 namespace specdec {
