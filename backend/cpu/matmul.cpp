@@ -13,10 +13,10 @@ namespace {
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
-/// Weights that a thread takes at a time: some microseconds.
+/// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
-/// No kernel has more.
-constexpr std::int64_t kPanelsSideBySide = 8;
+/// Inputs of x, of all rows, below which a second thread costs more than it saves when they are packed.
+constexpr std::int64_t kInputsPerThread = 8192;
 
 /// Of packed x, for one row, up to a step.
 std::int64_t packed_bytes(const MatmulKernel& kernel, std::int64_t steps, std::int64_t groups) {
@@ -31,22 +31,31 @@ std::size_t scratch_bytes(const CpuPackedLinear& weight) {
   return static_cast<std::size_t>(kBlockRows * packed_row_bytes(weight));
 }
 
-/// One block of rows, in the order that MatmulJob::x states.
-void pack_block(const CpuPackedLinear& weight, ConstRows x, std::byte* packed) {
+/// Rows in blocks, in the order that MatmulJob::x states, by all threads where that is worth a round of them.
+void pack_rows(const CpuPackedLinear& weight, ConstRows x, std::int64_t blocks, std::byte* packed, ThreadPool& pool) {
   const MatmulKernel& kernel = weight.kernel();
-  for (const CpuPackedLinear::Run& run : weight.runs()) {
-    kernel.pack(x.row(0) + run.begin, x.stride, x.rows, run.count,
-                packed + packed_bytes(kernel, run.step, run.group) * x.rows);
-  }
+  const std::int64_t row_bytes = packed_row_bytes(weight);
+  const auto runs = static_cast<std::int64_t>(weight.runs().size());
+  const auto threads = static_cast<int>(std::clamp<std::int64_t>(x.rows * x.cols / kInputsPerThread, 1, pool.size()));
+  parallel_for(pool, threads, blocks * runs, [&](int /*thread*/, std::int64_t unit) {
+    const std::int64_t block = unit / runs;
+    const CpuPackedLinear::Run& run = weight.runs()[static_cast<std::size_t>(unit % runs)];
+    const std::int64_t row = x.rows * block / blocks;
+    const std::int64_t rows = x.rows * (block + 1) / blocks - row;
+    kernel.pack(x.row(row) + run.begin, x.stride, rows, run.count,
+                packed + row * row_bytes + packed_bytes(kernel, run.step, run.group) * rows);
+  });
 }
 
 int threads_for(std::int64_t weight_bytes, const ThreadPool& pool) {
   return static_cast<int>(std::clamp<std::int64_t>(weight_bytes / kBytesPerThread, 1, pool.size()));
 }
 
-std::int64_t panels_of_chunk(const CpuPackedLinear& weight) {
+/// As many as the kernel has side by side for `rows` rows, or a multiple.
+std::int64_t panels_of_chunk(const CpuPackedLinear& weight, std::int64_t rows) {
+  const std::int64_t side_by_side = weight.kernel().side_by_side(rows);
   const std::int64_t panels = weight.panel_bytes() == 0 ? 1 : kChunkBytes / weight.panel_bytes();
-  return (panels / kPanelsSideBySide + 1) * kPanelsSideBySide;
+  return std::max<std::int64_t>((panels + side_by_side - 1) / side_by_side, 1) * side_by_side;
 }
 
 const MatmulKernel& int8_of_avx512() { return has_avx512_vnni() ? kMatmulVnniInt8 : kMatmulAvx512Int8; }
@@ -103,10 +112,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const std::int64_t row = rows * i / blocks;
-      pack_block(weight, x.slice_rows(first + row, rows * (i + 1) / blocks - row), scratch.data() + row * row_bytes);
-    }
+    pack_rows(weight, x.slice_rows(first, rows), blocks, scratch.data(), pool);
     const MatmulJob job = {.panels = weight.panels(),
                            .panel_bytes = weight.panel_bytes(),
                            .outputs = weight.out_features(),
@@ -118,7 +124,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
                            .blocks = blocks,
                            .y = y.row(first),
                            .y_stride = y.stride};
-    share_out(pool, threads, panels, panels_of_chunk(weight),
+    share_out(pool, threads, panels, panels_of_chunk(weight, (rows + blocks - 1) / blocks),
               [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
                 MatmulJob part = job;
                 if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {

@@ -199,18 +199,10 @@ struct PairInt8 : Pair {
   }
 };
 
-template <class V>
-constexpr MatmulKernel make_kernel() {
-  return {.run = &SkinnyMatmul<V>::run,
-          .pack = &SkinnyMatmul<V>::pack,
-          .x_step_bytes = V::kInputBytes,
-          .max_rows = V::kMaxRows};
-}
-
 }  // namespace
 
-const MatmulKernel kMatmulAvx2F32 = make_kernel<PairF32>();
-const MatmulKernel kMatmulAvx2Bf16 = make_kernel<PairBf16>();
+const MatmulKernel kMatmulAvx2F32 = SkinnyMatmul<PairF32>::kernel();
+const MatmulKernel kMatmulAvx2Bf16 = SkinnyMatmul<PairBf16>::kernel();
 const MatmulKernel kMatmulAvx2Int8 = make_int8_kernel<PairInt8>();
 
 }  // namespace specdec

@@ -134,18 +134,10 @@ struct WideInt8Pairs : WideInt8 {
   }
 };
 
-template <class V>
-constexpr MatmulKernel make_kernel() {
-  return {.run = &SkinnyMatmul<V>::run,
-          .pack = &SkinnyMatmul<V>::pack,
-          .x_step_bytes = V::kInputBytes,
-          .max_rows = V::kMaxRows};
-}
-
 }  // namespace
 
-const MatmulKernel kMatmulAvx512F32 = make_kernel<WideF32>();
-const MatmulKernel kMatmulAvx512Bf16 = make_kernel<WideBf16>();
+const MatmulKernel kMatmulAvx512F32 = SkinnyMatmul<WideF32>::kernel();
+const MatmulKernel kMatmulAvx512Bf16 = SkinnyMatmul<WideBf16>::kernel();
 const MatmulKernel kMatmulAvx512Int8 = make_int8_kernel<WideInt8Pairs>();
 
 }  // namespace specdec

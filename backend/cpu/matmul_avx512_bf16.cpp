@@ -35,9 +35,6 @@ struct Dot : WideFewStreams {
 
 }  // namespace
 
-const MatmulKernel kMatmulVdpbf16 = {.run = &SkinnyMatmul<Dot>::run,
-                                     .pack = &SkinnyMatmul<Dot>::pack,
-                                     .x_step_bytes = Dot::kInputBytes,
-                                     .max_rows = Dot::kMaxRows};
+const MatmulKernel kMatmulVdpbf16 = SkinnyMatmul<Dot>::kernel();
 
 }  // namespace specdec

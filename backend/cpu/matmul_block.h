@@ -32,9 +32,9 @@ struct Int8Header {
 struct Streams {
   /// Panels side by side at most, each of which is a stream of its own.
   static constexpr int kMostPanels = 8;
-  /// How far ahead weights are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
+  /// How far ahead the weights of each of so many panels are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
   /// machine's own prefetchers stop at the end of a page.
-  static constexpr std::int64_t kAheadBytes = 2048;
+  static constexpr std::int64_t ahead_bytes(int /*panels*/) { return 2048; }
   static constexpr int kAheadInto = 3;  ///< __builtin_prefetch's locality: 3 the first cache, 2 the second
 };
 
@@ -69,14 +69,14 @@ struct SkinnyMatmul {
     std::int64_t panel_bytes;
     /// From here on what is ahead lies `jump` bytes further on: in the panels that follow those beside this one, or in the next matrix. There the places
     /// are as far apart as panels are here, so that with other panels some lie behind what is read first; to tell them apart costs a small matrix more than
-    /// it gains. One panel alone, of rows so many that products are the bound, goes straight on.
+    /// it gains.
     const std::byte* tail;
     std::int64_t jump;
   };
 
-  /// R rows of B panels from `panel` on; `last`: the next matrix comes after them.
+  /// R rows of B panels from `panel` on; the next matrix comes after panel `last`.
   template <int R, int B>
-  static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel, bool last) {
+  static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel, std::int64_t last) {
     Acc sum[R][B];
     fill<R, B>(sum, V::minus_zero());
     Acc level[kLevels][R][B];
@@ -84,10 +84,13 @@ struct SkinnyMatmul {
     Place place = {.weights = weights,
                    .x = x,
                    .panel_bytes = job.panel_bytes,
-                   .tail = weights + job.panel_bytes - V::kAheadBytes,
+                   .tail = weights + job.panel_bytes - V::ahead_bytes(B),
                    .jump = (B - 1) * job.panel_bytes};
-    if (last && job.next != nullptr) {
-      place.jump = job.next - (weights + job.panel_bytes);
+    // Behind one panel alone lie the others that come after it, so that only the end of them all is one.
+    if (job.next != nullptr && (B == 1 ? panel < last : panel + B == last)) {
+      const std::byte* const end = B == 1 ? job.panels + last * job.panel_bytes : weights + job.panel_bytes;
+      place.tail = end - V::ahead_bytes(B);
+      place.jump = job.next - end;
     }
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];
@@ -120,7 +123,7 @@ struct SkinnyMatmul {
   template <int R, int B, class Sum>
   [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      const std::byte* const ahead = at.weights + V::kAheadBytes + (B > 1 && at.weights >= at.tail ? at.jump : 0);
+      const std::byte* const ahead = at.weights + V::ahead_bytes(B) + (at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
         __builtin_prefetch(ahead + b * at.panel_bytes, 0, V::kAheadInto);
@@ -253,20 +256,28 @@ struct SkinnyMatmul {
   static void panels(const MatmulJob& job, const std::byte* x, float* y, std::int64_t begin, std::int64_t end,
                      std::int64_t last) {
     for (; begin + B <= end; begin += B) {
-      block<R, B>(job, x, y, begin, begin + B == last);
+      block<R, B>(job, x, y, begin, last);
     }
     if constexpr (B > 1) {
       panels<R, B / 2>(job, x, y, begin, end, last);
     }
   }
 
-  using Panels = void (*)(const MatmulJob&, const std::byte*, float*, std::int64_t, std::int64_t, std::int64_t);
+  struct OfRows {
+    void (*panels)(const MatmulJob&, const std::byte*, float*, std::int64_t, std::int64_t, std::int64_t);
+    std::int64_t side_by_side;
+  };
 
   template <int... I>
-  static const Panels* by_rows(std::integer_sequence<int, I...>) {
-    static constexpr Panels kByRows[] = {&panels<I + 1, panels_for(I + 1)>...};
+  static const OfRows* by_rows(std::integer_sequence<int, I...>) {
+    static constexpr OfRows kByRows[] = {{&panels<I + 1, panels_for(I + 1)>, panels_for(I + 1)}...};
     return kByRows;
   }
+  static const OfRows& of_rows(std::int64_t rows) {
+    return by_rows(std::make_integer_sequence<int, V::kMaxRows>())[rows - 1];
+  }
+
+  static std::int64_t side_by_side(std::int64_t rows) { return of_rows(rows).side_by_side; }
 
   /// Puts `steps` steps of `rows` tiles side by side.
   static void interleave(const std::byte* tiles, std::int64_t rows, std::int64_t steps, std::byte* to) {
@@ -311,12 +322,19 @@ struct SkinnyMatmul {
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    for_blocks_of_rows(
-        job, begin, end,
-        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, bool new_next) {
-          by_rows(std::make_integer_sequence<int, V::kMaxRows>())[rows - 1](job, x, y, first, stop,
-                                                                            new_next ? end : -1);
-        });
+    for_blocks_of_rows(job, begin, end,
+                       [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop,
+                           bool new_next) { of_rows(rows).panels(job, x, y, first, stop, new_next ? end : -1); });
+  }
+
+  static constexpr MatmulKernel kernel() { return kernel_packing(&pack); }
+  static constexpr MatmulKernel kernel_packing(decltype(MatmulKernel::pack) packs, std::int64_t x_group_bytes = 0) {
+    return {.run = &run,
+            .pack = packs,
+            .side_by_side = &side_by_side,
+            .x_step_bytes = V::kInputBytes,
+            .x_group_bytes = x_group_bytes,
+            .max_rows = V::kMaxRows};
   }
 };
 

@@ -43,11 +43,7 @@ void pack_int8(const float* x, std::int64_t stride, std::int64_t rows, std::int6
 
 template <class V>
 constexpr MatmulKernel make_int8_kernel() {
-  return {.run = &SkinnyMatmul<V>::run,
-          .pack = &pack_int8<V>,
-          .x_step_bytes = V::kInputBytes,
-          .x_group_bytes = sizeof(Int8Header),
-          .max_rows = V::kMaxRows};
+  return SkinnyMatmul<V>::kernel_packing(&pack_int8<V>, sizeof(Int8Header));
 }
 
 }  // namespace specdec

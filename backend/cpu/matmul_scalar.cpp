@@ -159,18 +159,10 @@ struct LanesInt8 : Lanes {
   }
 };
 
-template <class V>
-constexpr MatmulKernel make_kernel() {
-  return {.run = &SkinnyMatmul<V>::run,
-          .pack = &SkinnyMatmul<V>::pack,
-          .x_step_bytes = V::kInputBytes,
-          .max_rows = V::kMaxRows};
-}
-
 }  // namespace
 
-const MatmulKernel kMatmulScalarF32 = make_kernel<LanesF32>();
-const MatmulKernel kMatmulScalarBf16 = make_kernel<LanesBf16>();
+const MatmulKernel kMatmulScalarF32 = SkinnyMatmul<LanesF32>::kernel();
+const MatmulKernel kMatmulScalarBf16 = SkinnyMatmul<LanesBf16>::kernel();
 const MatmulKernel kMatmulScalarInt8 = make_int8_kernel<LanesInt8>();
 
 }  // namespace specdec

@@ -252,6 +252,8 @@ struct TileMatmul {
     }
   }
 
+  static std::int64_t side_by_side(std::int64_t rows) { return rows <= kTileRows ? kSums : kSums / 2; }
+
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
     for_blocks_of_rows(
         job, begin, end,
@@ -279,7 +281,8 @@ struct TileMatmul {
   }
 
   static constexpr MatmulKernel kernel() {
-    return {.run = &run, .pack = &pack, .x_step_bytes = kInputBytes, .max_rows = kMaxRows};
+    return {
+        .run = &run, .pack = &pack, .side_by_side = &side_by_side, .x_step_bytes = kInputBytes, .max_rows = kMaxRows};
   }
 };
 

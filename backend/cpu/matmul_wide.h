@@ -28,7 +28,8 @@ struct Wide : Streams {
 /// AVX-512 BF16").
 struct WideFewStreams : Wide {
   static constexpr int kMostPanels = 4;
-  static constexpr std::int64_t kAheadBytes = 4096;
+  /// As many bytes by all panels together: of few panels rows are many, and a step of theirs takes as long.
+  static constexpr std::int64_t ahead_bytes(int panels) { return 4096 * kMostPanels / panels; }
   static constexpr int kAheadInto = 2;
 };
 

@@ -15,6 +15,10 @@ namespace {
 
 static_assert(kInt8Group == kInt8GroupSteps * kInt8StepInputs);
 
+/// Inputs of a run at most; whole groups and tiles.
+constexpr std::int64_t kRunInputs = 512;
+static_assert(kRunInputs % kInt8Group == 0 && kRunInputs % (2 * kTileSteps) == 0);
+
 std::int64_t step_inputs(DType dtype) {
   return dtype == DType::kInt8 ? kInt8StepInputs : dtype == DType::kBF16 ? 2 : 1;
 }
@@ -69,13 +73,15 @@ void CpuPackedLinear::lay_out_slices(const LinearSpec& spec) {
     check(slice.begin == end && slice.end >= slice.begin, "slices cover the inner dimension in order and without gaps");
     end = slice.end;
     const std::int64_t steps = (slice.size() + filled - 1) / filled * (filled / of_step);
-    if (!slice.empty()) {
-      // A run goes on as long as no slice before this one ended in zeros or within a group.
-      if (!runs_.empty() && runs_.back().count % unit == 0) {
-        runs_.back().count += slice.size();
-      } else {
-        runs_.push_back({slice.begin, slice.size(), steps_, groups_});
+    for (std::int64_t begin = slice.begin; begin < slice.end;) {
+      // A run goes on as long as it is not long enough, and no slice before this one ended in zeros or within a group.
+      if (runs_.empty() || runs_.back().count % unit != 0 || runs_.back().count >= kRunInputs) {
+        const std::int64_t before = begin - slice.begin;
+        runs_.push_back({begin, 0, steps_ + before / of_step, groups_ + (grouped ? before / kInt8Group : 0)});
       }
+      const std::int64_t count = std::min(slice.end - begin, kRunInputs - runs_.back().count);
+      runs_.back().count += count;
+      begin += count;
     }
     slice_steps_.push_back(steps);
     steps_ += steps;

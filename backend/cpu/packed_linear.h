@@ -30,7 +30,7 @@ inline constexpr int kPanelLayoutVersion = 3;
 class CpuPackedLinear final : public PackedLinear {
  public:
   /// Part of a row of x that stays contiguous when rows are packed: inputs [begin, begin + count) go to step `step` on, the steps of scales not
-  /// counted; `group` groups are before them.
+  /// counted; `group` groups are before them. Short enough that threads can share the runs of a row.
   struct Run {
     std::int64_t begin = 0;
     std::int64_t count = 0;

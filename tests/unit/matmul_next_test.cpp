@@ -16,20 +16,21 @@ using matmul_test::Weight;
 constexpr int kMostThreads = 3;
 
 /// Whoever asked, for each place of a matrix that is asked for.
-std::array<std::atomic<const std::byte*>, 64> asked;
+std::array<std::atomic<const std::byte*>, 64> asked_places;
 std::atomic<int> asked_count;
 std::atomic<std::int64_t> asked_panel_bytes;
 
 /// A kernel that multiplies nothing and writes down what it may ask for.
 void write_down(const MatmulJob& job, std::int64_t, std::int64_t) {
   if (job.next != nullptr) {
-    asked.at(static_cast<std::size_t>(asked_count++)) = job.next;
+    asked_places.at(static_cast<std::size_t>(asked_count++)) = job.next;
     asked_panel_bytes = job.next_panel_bytes;
   }
 }
 
 const MatmulKernel kWritesDown = {.run = &write_down,
                                   .pack = [](const float*, std::int64_t, std::int64_t, std::int64_t, std::byte*) {},
+                                  .side_by_side = [](std::int64_t) -> std::int64_t { return 1; },
                                   .x_step_bytes = 4,
                                   .max_rows = 4};
 
@@ -45,7 +46,7 @@ class MatmulNext : public ::testing::TestWithParam<int> {
     std::vector<std::ptrdiff_t> panels;
     for (int i = 0; i < asked_count; ++i) {
       EXPECT_EQ(asked_panel_bytes, of.panel_bytes());
-      panels.push_back((asked.at(static_cast<std::size_t>(i)).load() - of.panels()) / of.panel_bytes());
+      panels.push_back((asked_places.at(static_cast<std::size_t>(i)).load() - of.panels()) / of.panel_bytes());
     }
     std::sort(panels.begin(), panels.end());
     return panels;
