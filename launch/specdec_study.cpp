@@ -111,7 +111,7 @@ int calibrate(const StudyCommand& command) {
   study.models = {{.name = "default", .set = {}}};
   study.methods = study.models;
   study.all_reduce = false;
-  study.repeats = 5;
+  study.repeats = 3;
   study.hardware = Study::kCalibrated;
   if (!command.launcher.empty()) study.launcher = command.launcher;
   const std::vector<StudyPoint> points = points_of(study);

@@ -368,10 +368,12 @@ std::vector<std::string> command_of(const Study& study, const StudyPoint& point,
 std::vector<StudyJob> order_of(const Study& study, const std::vector<StudyPoint>& points) {
   std::vector<StudyJob> jobs;
   RandomKey key{.seed = study.seed, .purpose = Purpose::kOrder};
-  for (int repeat = 0; repeat < study.repeats; ++repeat) {
+  for (int repetition = 0; repetition < study.repeats; ++repetition) {
     const std::size_t begin = jobs.size();
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (repeat < repeats_of(study, points[i])) jobs.push_back({.point = i, .repeat = repeat});
+      const int each = jobs_a_repetition(points[i]);
+      const int end = std::min((repetition + 1) * each, repeats_of(study, points[i]));
+      for (int job = repetition * each; job < end; ++job) jobs.push_back({.point = i, .repeat = job});
     }
     // Fisher and Yates.
     for (std::size_t i = jobs.size() - 1; i > begin; --i) {

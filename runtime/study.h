@@ -42,6 +42,8 @@ struct Study {
   bool calibrates() const { return hardware == kCalibrated; }
   static constexpr std::string_view kCalibrated = "calibrated";
   static constexpr std::int64_t kCalibrationK = 4;
+  /// So many jobs of each of these in a repetition: what noise is in them is in every prediction.
+  static constexpr int kCalibrationJobs = 3;
 
   std::string hardware;   ///< description to predict with, "{ranks}" in it being a point's; empty: no predictions
   std::string published;  ///< figures of a paper to draw beside; empty: none
@@ -60,7 +62,7 @@ enum class PointKind : std::uint8_t {
   kPasses,     ///< passes of the first models alone, for a calibration
 };
 
-/// One point of a study: a job, which is run `repeats` times (kAllReduce: once).
+/// One point of a study: a job, which is run `repeats` times (kAllReduce: once; those that a calibration is made from: kCalibrationJobs times as often).
 struct StudyPoint {
   PointKind kind = PointKind::kDecode;
   int ranks = 1;
@@ -82,9 +84,10 @@ struct StudyPoint {
   std::string key;
 };
 
-/// How often a point is run.
+/// How often a point is run in a repetition, and in all of them.
+inline int jobs_a_repetition(const StudyPoint& point) { return point.calibrates ? Study::kCalibrationJobs : 1; }
 inline int repeats_of(const Study& study, const StudyPoint& point) {
-  return point.kind == PointKind::kAllReduce ? 1 : study.repeats;
+  return point.kind == PointKind::kAllReduce ? 1 : study.repeats * jobs_a_repetition(point);
 }
 
 /// All points, each config read and checked: what is wrong with any of them is found before the first job runs. A K of 0 is autoregressive decoding, without a draft in
@@ -98,7 +101,7 @@ std::vector<std::string> command_of(const Study& study, const StudyPoint& point,
 /// A run of a point.
 struct StudyJob {
   std::size_t point = 0;  ///< index
-  int repeat = 0;         ///< from 0
+  int repeat = 0;         ///< of the point, from 0
 };
 
 /// Every point as often as it is run (all-reduces once), shuffled by the study's seed within each repetition: what changes slowly on a machine meets all points alike.

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "backend/error.h"
+#include "tests/support/bad_input.h"
 
 namespace specdec {
 namespace {
@@ -17,19 +17,14 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using tests::bad_input;
 
 const std::string kConfig = "config: " SPECDEC_SOURCE_DIR "/configs/chinchilla-like-native.yaml\n";
 
 Study parsed(const std::string& yaml) { return parse_study(kConfig + yaml, "f.yaml", "f"); }
 
-std::string error_of(const std::string& yaml, bool with_config = true) {
-  try {
-    points_of(parse_study((with_config ? kConfig : "") + yaml, "f.yaml", "f"));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    return error.what();
-  }
-  return "no error";
+std::string error_in(const std::string& yaml, bool with_config = true) {
+  return bad_input([&] { points_of(parse_study((with_config ? kConfig : "") + yaml, "f.yaml", "f")); });
 }
 
 std::vector<std::string> labels(const std::vector<StudyPoint>& points) {
@@ -59,7 +54,7 @@ TEST(Study, PlacementsAreOfPointsThatDraft) {
   EXPECT_THAT(labels(points_of(parsed("ranks: [1, 2]\nk: [0, 2]\nall_reduce: false\nplacement: [dedicated]\n"))),
               ElementsAre("ranks 1, K 0, native", "ranks 2, K 0, native", "ranks 2, K 2, native, dedicated"))
       << "one rank has none to spare";
-  EXPECT_THAT(error_of("placement: [shard]\n"),
+  EXPECT_THAT(error_in("placement: [shard]\n"),
               HasSubstr("placement: found 'shard', expected one of rank0, replicated"));
 }
 
@@ -113,19 +108,36 @@ TEST(Study, ACalibrationIsMadeFromPointsOfTheStudyAndFromPasses) {
                        "models: {shipped: {}, small: {draft: assets/manpy-0.5m}}\n"));
   ASSERT_EQ(points.size(), 13U);
   std::vector<std::string> from;
+  Study study;
+  study.repeats = 5;
   for (const StudyPoint& point : points) {
     if (point.calibrates) from.push_back(point.label());
+    EXPECT_EQ(repeats_of(study, point), point.calibrates ? 15 : 5) << point.label();
   }
   EXPECT_THAT(from, ElementsAre("ranks 1, K 0, native, shipped", "ranks 1, K 4, native, shipped",
                                 "ranks 2, K 0, native, shipped", "ranks 2, K 4, native, shipped"));
   EXPECT_EQ(points.back().kind, PointKind::kPasses);
   EXPECT_THAT(command_of(parsed("hardware: calibrated\n"), points.back(), 3, "/p", "/j"),
               IsSupersetOf({"/p/specdec_study", "--time-passes", "--json", "/j"}));
-  EXPECT_THAT(error_of("k: [0, 3]\nhardware: calibrated\n"),
+  EXPECT_THAT(error_in("k: [0, 3]\nhardware: calibrated\n"),
               HasSubstr("hardware: found calibrated without the point 'ranks 1, K 4, native'"));
   EXPECT_THAT(
-      error_of("k: [0, 4]\nranks: [2]\nplacement: [sharded, dedicated]\nhardware: calibrated\n"),
+      error_in("k: [0, 4]\nranks: [2]\nplacement: [sharded, dedicated]\nhardware: calibrated\n"),
       HasSubstr("without the point 'ranks 2, K 4, native' of the first models and method with placement rank0"));
+}
+
+TEST(Study, CalibrationRunsAmongAllOthers) {
+  const Study study = parsed("k: [0, 1, 2, 3, 4]\nall_reduce: false\nhardware: calibrated\nrepeats: 4\n");
+  const std::vector<StudyPoint> points = points_of(study);
+  const std::vector<StudyJob> jobs = order_of(study, points);
+  constexpr std::size_t kEach = 3 + 2 * 3 + 1;
+  ASSERT_EQ(jobs.size(), 4 * kEach);
+  std::set<std::pair<std::size_t, int>> seen;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const StudyPoint& point = points[jobs[i].point];
+    EXPECT_EQ(static_cast<std::size_t>(jobs[i].repeat / (point.calibrates ? 3 : 1)), i / kEach) << point.label();
+    EXPECT_TRUE(seen.insert({jobs[i].point, jobs[i].repeat}).second) << point.label();
+  }
 }
 
 TEST(Study, OrderHasEveryJobOnceAndIsShuffledWithinARepetition) {
@@ -164,34 +176,34 @@ TEST(Study, PassesAreOfTheRanksThatAreCalibrated) {
 }
 
 TEST(Study, WhatTheStudySetsItselfIsNotGivenTwice) {
-  EXPECT_THAT(error_of("set: {interconnect: native}\n"),
+  EXPECT_THAT(error_in("set: {interconnect: native}\n"),
               HasSubstr("f.yaml: set: found 'interconnect', expected it as 'interconnect' of the study"));
-  EXPECT_THAT(error_of("set: {decode: {k: 3}}\n"), HasSubstr("set: found 'decode.k', expected it as 'k' of the study"));
-  EXPECT_THAT(error_of("models: {a: {placement: sharded}}\n"), HasSubstr("models.a: found 'placement'"));
-  EXPECT_THAT(error_of("methods: {a: {decode.method: autoregressive}}\n"),
+  EXPECT_THAT(error_in("set: {decode: {k: 3}}\n"), HasSubstr("set: found 'decode.k', expected it as 'k' of the study"));
+  EXPECT_THAT(error_in("models: {a: {placement: sharded}}\n"), HasSubstr("models.a: found 'placement'"));
+  EXPECT_THAT(error_in("methods: {a: {decode.method: autoregressive}}\n"),
               HasSubstr("methods.a: found 'decode.method'"));
-  EXPECT_THAT(error_of("methods: {a: {compare: true}}\n"), HasSubstr("methods.a: found 'compare'"));
+  EXPECT_THAT(error_in("methods: {a: {compare: true}}\n"), HasSubstr("methods.a: found 'compare'"));
 }
 
 TEST(Study, HardwareOfSomeNumbersOfRanksIsEnoughAndOfNoneIsAnError) {
-  EXPECT_THAT(error_of("hardware: no-such-{ranks}\nranks: [2]\n"), HasSubstr("f: hardware: found no file 'no-such-2'"));
-  EXPECT_EQ(error_of("hardware: tpu-v4x{ranks}\nranks: [1, 16]\nall_reduce: false\n"), "no error");
+  EXPECT_THAT(error_in("hardware: no-such-{ranks}\nranks: [2]\n"), HasSubstr("f: hardware: found no file 'no-such-2'"));
+  EXPECT_NO_THROW(points_of(parsed("hardware: tpu-v4x{ranks}\nranks: [1, 16]\nall_reduce: false\n")));
 }
 
 TEST(Study, ErrorsAreOneLine) {
-  EXPECT_THAT(error_of("k: [0]\n", false), HasSubstr("f.yaml: config: found nothing, expected the name of a config"));
-  EXPECT_THAT(error_of("rank: [1]\n"), HasSubstr("f.yaml:2: unknown key 'rank'; did you mean 'ranks'?"));
-  EXPECT_THAT(error_of("ranks: [0]\n"), HasSubstr("f.yaml:2: ranks: found '0', expected an integer from 1 to 16"));
-  EXPECT_THAT(error_of("ranks: 2\n"), HasSubstr("ranks: found '2', expected a list of integers"));
-  EXPECT_THAT(error_of("k: [1, 2, 1]\n"), HasSubstr("k: found '1' twice, expected each value once"));
-  EXPECT_THAT(error_of("models: [a]\n"), HasSubstr("models: found a list, expected names that map to keys"));
-  EXPECT_THAT(error_of("methods: {a: 3}\n"), HasSubstr("methods.a: found '3', expected a map of keys of a config"));
-  EXPECT_THAT(error_of("methods: {a: {decode.temprature: 0}}\n"),
+  EXPECT_THAT(error_in("k: [0]\n", false), HasSubstr("f.yaml: config: found nothing, expected the name of a config"));
+  EXPECT_THAT(error_in("rank: [1]\n"), HasSubstr("f.yaml:2: unknown key 'rank'; did you mean 'ranks'?"));
+  EXPECT_THAT(error_in("ranks: [0]\n"), HasSubstr("f.yaml:2: ranks: found '0', expected an integer from 1 to 16"));
+  EXPECT_THAT(error_in("ranks: 2\n"), HasSubstr("ranks: found '2', expected a list of integers"));
+  EXPECT_THAT(error_in("k: [1, 2, 1]\n"), HasSubstr("k: found '1' twice, expected each value once"));
+  EXPECT_THAT(error_in("models: [a]\n"), HasSubstr("models: found a list, expected names that map to keys"));
+  EXPECT_THAT(error_in("methods: {a: 3}\n"), HasSubstr("methods.a: found '3', expected a map of keys of a config"));
+  EXPECT_THAT(error_in("methods: {a: {decode.temprature: 0}}\n"),
               AllOf(HasSubstr("unknown key 'decode.temprature'"), HasSubstr("did you mean 'decode.temperature'?")));
-  EXPECT_THAT(error_of("launcher: mpirun -np 2\n"),
+  EXPECT_THAT(error_in("launcher: mpirun -np 2\n"),
               HasSubstr("launcher: found 'mpirun -np 2', expected words with {ranks}"));
-  EXPECT_THAT(error_of("interconnect: [tpu-v5]\n"), HasSubstr("found no file 'tpu-v5'"));
-  EXPECT_THAT(error_of("set: {draft: }\n"), HasSubstr("found speculative without a draft"));
+  EXPECT_THAT(error_in("interconnect: [tpu-v5]\n"), HasSubstr("found no file 'tpu-v5'"));
+  EXPECT_THAT(error_in("set: {draft: }\n"), HasSubstr("found speculative without a draft"));
 }
 
 }  // namespace
