@@ -22,7 +22,7 @@ void add(LoopSplit& split, const LoopRecord& loop) {
 
 double score(const LoopSplit& split) { return split.score_compute + split.score_all_reduce; }
 
-/// LoopSums over loops, before they become figures.
+/// Sums over loops, before they become figures.
 struct LoopSums {
   double beta = 0;
   std::int64_t full_tokens = 0;

@@ -75,7 +75,7 @@ class ModelDrafter final : public Drafter, private UnreadDraft {
   std::unique_ptr<Buffer> asked_;          ///< the same in the backend's memory
   std::unique_ptr<Buffer> whole_;          ///< [1, vocabulary] there, where the head is cut
   std::unique_ptr<Buffer> distributions_;  ///< [K, vocabulary] there
-  std::unique_ptr<Moments> moments_;       ///< kPassBegin, kPassEnd; null where propose() takes its own time
+  std::unique_ptr<Moments> moments_;       ///< PassMoment; null where propose() takes its own time
 };
 
 }  // namespace specdec

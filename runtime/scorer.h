@@ -60,9 +60,8 @@ class Scorer {
   Agreement agreement_;
   Observer observer_;
   ScoreTimes times_;
-  std::unique_ptr<Moments>
-      moments_;                ///< kPassBegin, kPassEnd of a pass; null where a pass is done when its call returns
-  std::vector<Token> tokens_;  ///< of the last pass
+  std::unique_ptr<Moments> moments_;  ///< PassMoment; null where a pass is done when its call returns
+  std::vector<Token> tokens_;         ///< of the last pass
   std::vector<std::int32_t> position_;
   std::vector<std::int32_t> parent_;
 };

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kSplit[] = {"draft", "broadcast", "score_compute", "score_all_reduce", "decide", "rest"};
 
-/// JobSums over the jobs of a point.
+/// Sums over the jobs of a point.
 struct JobSums {
   double decode_ms = 0;
   double loops = 0;
