@@ -15,7 +15,7 @@ constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
 /// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
-/// Inputs of x, of all rows, below which a second thread costs more than it saves when they are packed.
+/// Inputs of x, of all rows, for each thread that packs them: some microseconds, where a round of threads takes about one.
 constexpr std::int64_t kInputsPerThread = 8192;
 
 /// Of packed x, for one row, up to a step.
