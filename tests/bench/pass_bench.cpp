@@ -1,11 +1,13 @@
-/// What scoring K+1 rows costs beside scoring one, on one rank, and the one-row pass beside a plain read of as many bytes.
+/// What scoring K+1 rows costs beside scoring one, on one rank, the one-row pass beside a plain read of as many bytes, and each pass beside its roofline.
 ///
 ///   pass_bench [--model DIR] [--weights random] [--dtype bf16] [--backend cpu] [--threads 1] [--context 128] [--repeats 60] [--where] [--json F]
 ///
 /// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
 /// figure is that of one pass after `context` committed tokens, rolled back afterwards. Printed are medians and their ratios to one row. The plain read
-/// sums a buffer of as many bytes as the pass reads weights, with the widest loads the compiler emits for this file, one thread, in the same turns;
-/// of a device's memory it is what --read-gbps says, and otherwise not there. On a device a pass ends when the host knows that it is done.
+/// sums the very weights that the pass reads, on as many threads, in the same turns; of bf16 weights, where there is AVX-512, the roofline of so many rows
+/// reads them too and adds as many products as the pass does, from registers (roofs.h): memory is not equally quick everywhere. Each is the best of several
+/// ways, chosen in the warm-up. With another backend than cpu the plain read is what --read-gbps says, and otherwise not there. On a device a pass ends when the
+/// host knows that it is done.
 ///
 /// --where says where a pass goes: each kind of operation with its calls, the bytes that it must move, the least time for them at the speed of the
 /// plain read (or of --read-gbps), and what it took: of the repeat whose pass took the median time. The clock is read twice an operation, so that these passes
@@ -19,8 +21,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "backend/cpu/packed_linear.h"
 #include "backend/error.h"
 #include "backend/factory.h"
 #include "models/random_tensors.h"
@@ -29,25 +34,14 @@
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
 #include "runtime/config.h"
+#include "runtime/nullable.h"
 #include "runtime/whole_file.h"
 #include "tests/bench/measured_backend.h"
+#include "tests/bench/roofs.h"
+#include "tests/support/forwarding_backend.h"
 
 namespace specdec {
 namespace {
-
-constexpr std::int64_t kMostRows = 16;
-
-/// Sum of all words; eight independent lanes of eight, so that loads and not additions bound it.
-__attribute__((target("avx2"))) std::uint64_t plain_read(const std::vector<std::uint64_t>& words) {
-  constexpr std::size_t kLanes = 64;
-  std::uint64_t lanes[kLanes] = {};
-  for (std::size_t i = 0; i + kLanes <= words.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += words[i + lane];
-    }
-  }
-  return std::accumulate(std::begin(lanes), std::end(lanes), std::uint64_t{0});
-}
 
 struct Options {
   std::string model = SPECDEC_SOURCE_DIR "/assets/manpy-11m";
@@ -75,6 +69,54 @@ const MeasuredPass& median_pass(std::vector<MeasuredPass>& passes) {
   std::ranges::nth_element(passes, middle, {}, &MeasuredPass::seconds);
   return *middle;
 }
+
+/// Keeps the weights that the backend cpu packs, in order, for reading them in other ways.
+class KeptWeights final : public tests::ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  const std::vector<Words>& weights() const { return weights_; }
+
+  std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override {
+    std::unique_ptr<PackedLinear> packed = ForwardingBackend::pack(spec);
+    if (const auto* const host = dynamic_cast<const CpuPackedLinear*>(packed.get())) {
+      weights_.emplace_back(reinterpret_cast<const std::uint64_t*>(host->panels()),
+                            host->bytes() / sizeof(std::uint64_t));
+    }
+    return packed;
+  }
+
+ private:
+  std::vector<Words> weights_;
+};
+
+/// The time of the best of several ways.
+class Roof {
+ public:
+  explicit Roof(std::vector<RoofWay> ways) : ways_(std::move(ways)), seconds_(ways_.size()) {}
+
+  void measure(RoofTeam& team, std::span<const Words> weights) {
+    for (std::size_t way = 0; way < ways_.size(); ++way) {
+      seconds_[way].push_back(team.time(ways_[way], weights));
+    }
+  }
+  /// Leaves the best way, not yet measured.
+  void choose() {
+    if (ways_.empty()) return;
+    const auto best = static_cast<std::ptrdiff_t>(std::ranges::min_element(seconds_, {}, &median) - seconds_.begin());
+    ways_ = {ways_[static_cast<std::size_t>(best)]};
+    seconds_.assign(1, {});
+  }
+  std::optional<double> seconds() const {
+    return ways_.empty() ? std::nullopt : std::optional(median(seconds_.front()));
+  }
+
+ private:
+  static double median(const std::vector<double>& of_way) { return summarise(of_way).p50; }
+
+  std::vector<RoofWay> ways_;
+  std::vector<std::vector<double>> seconds_;
+};
 
 /// Prints where a pass of `rows` rows went, `gbps` being what memory gives; the same as JSON.
 nlohmann::json told_where(std::int64_t rows, const MeasuredPass& pass, double gbps) {
@@ -114,6 +156,9 @@ void run(const Options& options) {
     measured = measuring.get();
     backend = std::move(measuring);
   }
+  auto keeping = std::make_unique<KeptWeights>(std::move(backend));
+  const KeptWeights& kept = *keeping;
+  backend = std::move(keeping);
   const WeightsChoice choice{.random = options.random};
   const std::unique_ptr<TensorSource> weights = open_weights(options.model, choice);
   Transformer model(load_model_config(options.model), *weights, *backend, self,
@@ -134,11 +179,17 @@ void run(const Options& options) {
   const std::vector<std::int64_t> row_counts{1, 2, 3, 5, 9, kMostRows};
   std::vector<std::vector<double>> seconds(row_counts.size());
   std::vector<std::vector<MeasuredPass>> passes(row_counts.size());
-  std::vector<double> read_seconds;
-  const bool reads = backend->on_host() && !options.read_gbps;
+  const bool reads = !kept.weights().empty() && !options.read_gbps;
+  if (options.where && !reads && !options.read_gbps) {
+    throw_bad_input(fmt::format("--where: found the backend {}, of which there is no plain read, expected --read-gbps",
+                                options.backend));
+  }
   const std::size_t bytes = model.weight_bytes();
-  std::vector<std::uint64_t> words(reads ? bytes / sizeof(std::uint64_t) : 0, 1);
-  std::uint64_t sink = 0;
+  std::vector<Roof> roofs;  // the plain read, then of each row count
+  if (reads) roofs.emplace_back(ways_to_read());
+  if (reads && dtype_named(options.dtype) == DType::kBF16) {
+    std::ranges::for_each(row_counts, [&](std::int64_t rows) { roofs.emplace_back(ways_to_score(rows)); });
+  }
 
   std::vector<std::int32_t> position(kMostRows);
   std::iota(position.begin(), position.end(), static_cast<std::int32_t>(options.context));
@@ -161,14 +212,13 @@ void run(const Options& options) {
       time_rows((i + static_cast<std::size_t>(repeat + kWarmUp)) % row_counts.size());
     }
     if (reads) {
-      const double start = now_seconds();
-      sink += plain_read(words);
-      read_seconds.push_back(now_seconds() - start);
+      RoofTeam team(options.threads);
+      std::ranges::for_each(roofs, [&](Roof& roof) { roof.measure(team, kept.weights()); });
     }
-    if (repeat < 0) {
+    if (repeat == -1) {
       std::ranges::for_each(seconds, [](auto& s) { s.clear(); });
       std::ranges::for_each(passes, [](auto& p) { p.clear(); });
-      read_seconds.clear();
+      std::ranges::for_each(roofs, &Roof::choose);
     }
   }
 
@@ -177,23 +227,29 @@ void run(const Options& options) {
   if (options.read_gbps) {
     read = static_cast<double>(bytes) / (*options.read_gbps * 1e9);
   } else if (reads) {
-    read = summarise(read_seconds).p50;
+    read = roofs.front().seconds();
   }
   nlohmann::json result{{"model", options.model},
                         {"backend", backend->description()},
                         {"dtype", options.dtype},
                         {"bytes", bytes},
                         {"weights", options.random ? label_of(choice) : "checkpoint"},
-                        {"plain_read_ms", read ? nlohmann::json(*read * 1e3) : nlohmann::json()},
+                        {"plain_read_ms", nullable(read, 1e3)},
                         {"one_row_over_plain_read", read ? nlohmann::json(one / *read) : nlohmann::json()},
                         {"rows", nlohmann::json::array()}};
   fmt::print("{}: {}, {} after {} tokens of context{}{}\n", std::filesystem::path(options.model).filename().string(),
              backend->description(), options.dtype, options.context, options.random ? ", " : "", label_of(choice));
-  fmt::print("{:>5} {:>10} {:>12}\n", "rows", "ms", "over 1 row");
+  const bool has_roofline = roofs.size() > 1 && roofs.back().seconds();
+  fmt::print("{:>5} {:>10} {:>12}{}\n", "rows", "ms", "over 1 row", has_roofline ? "  roofline ms  over it" : "");
   for (std::size_t i = 0; i < row_counts.size(); ++i) {
     const double time = summarise(seconds[i]).p50;
-    fmt::print("{:>5} {:>10.3f} {:>12.2f}\n", row_counts[i], time * 1e3, time / one);
-    result["rows"].push_back({{"rows", row_counts[i]}, {"ms", time * 1e3}, {"over_one_row", time / one}});
+    const std::optional<double> roofline = has_roofline ? roofs[i + 1].seconds() : std::nullopt;
+    fmt::print("{:>5} {:>10.3f} {:>12.2f}{}\n", row_counts[i], time * 1e3, time / one,
+               roofline ? fmt::format(" {:>12.3f} {:>8.3f}", *roofline * 1e3, time / *roofline) : "");
+    result["rows"].push_back({{"rows", row_counts[i]},
+                              {"ms", time * 1e3},
+                              {"over_one_row", time / one},
+                              {"roofline_ms", nullable(roofline, 1e3)}});
   }
   if (read) {
     fmt::print("plain read of {:.1f} MB: {:.3f} ms ({:.1f} GB/s); one row over it: {:.2f}\n",
@@ -202,9 +258,6 @@ void run(const Options& options) {
   for (std::size_t i = 0; measured != nullptr && i < row_counts.size(); ++i) {
     result["rows"][i]["operations"] =
         told_where(row_counts[i], median_pass(passes[i]), static_cast<double>(bytes) / read.value() * 1e-9);
-  }
-  if (reads && sink == 0) {
-    fmt::print("unreachable\n");  // keeps the plain read alive
   }
   if (!options.json.empty()) {
     write_whole_file(options.json, result.dump(2) + "\n", "--json");

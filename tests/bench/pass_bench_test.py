@@ -6,6 +6,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import tempfile
 import unittest
@@ -47,13 +48,19 @@ class PassBench(unittest.TestCase):
             self.assertIn("where a pass of %d row" % row["rows"], out)
 
     def test_figures(self):
-        for more in ((), ("--backend", "reference"), ("--context", "1"), ("--context", "496"), ("--weights", "random", "--dtype", "f32")):
+        avx512 = "avx512f" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+        for more in ((), ("--threads", "2"), ("--backend", "reference"), ("--context", "1"), ("--context", "496"), ("--weights", "random", "--dtype", "f32")):
             code, found, out, err = run(*more)
             self.assertEqual((code, err), (0, ""), more)
             self.assertEqual([row["rows"] for row in found["rows"]], [1, 2, 3, 5, 9, 16])
             for row in found["rows"]:
                 self.assertGreater(row["ms"], 0)
                 self.assertAlmostEqual(row["over_one_row"], row["ms"] / found["rows"][0]["ms"])
+                self.assertEqual(row["roofline_ms"] is not None, avx512 and "f32" not in more and "reference" not in more, more)
+                self.assertEqual("roofline ms" in out, row["roofline_ms"] is not None)
+            if "reference" in more:
+                self.assertIsNone(found["plain_read_ms"])
+                continue
             self.assertAlmostEqual(found["one_row_over_plain_read"], found["rows"][0]["ms"] / found["plain_read_ms"])
             self.assertEqual(found["weights"], "weights: random (seed 0)" if "random" in more else "checkpoint")
             self.assertIn("plain read of", out)
@@ -64,7 +71,7 @@ class PassBench(unittest.TestCase):
 
     def test_refuses_in_one_line(self):
         for arguments, named in ((("--context", "497"), "--context: found 497, expected at most 496"), (("--backend", "gpu"), 'found "gpu"'),
-                                 (("--model", "/nowhere"), "/nowhere"), (("--dtype", "f16"), '"f16"')):
+                                 (("--model", "/nowhere"), "/nowhere"), (("--dtype", "f16"), '"f16"'), (("--where", "--backend", "reference"), "expected --read-gbps")):
             code, found, out, err = run(*arguments)
             self.assertEqual((code, found, out), (2, None, ""), arguments)
             self.assertEqual(err.count("\n"), 1, err)

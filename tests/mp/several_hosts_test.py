@@ -71,6 +71,20 @@ def transports(options):
         run.expect(run.code == 2 and len(lines) == 1 and f"parallel.transport: {why}, expected" in lines[0], f"{transport} was not refused")
 
 
+def placements(options):
+    """The draft on rank 0's host, on both hosts, and alone on the other one: the same text with one seed, greedy and sampled."""
+    asked = layout(options, 2, 2)
+    for ways in ((), ("decode.temperature=0.8", "decode.top_p=0.95")):
+        found = {}
+        for placement in ("rank0", "replicated", "sharded", "dedicated"):
+            run = reported(asked, *job.sets(f"placement={placement}", "compare=false", *ways))
+            run.expect(run.report["machine"]["hosts"] == ["host1", "host2"], f"the hosts are {run.report['machine']['hosts']}")
+            ahead = run.report["runs"][0]["metrics"]["drafted_ahead"]
+            run.expect((ahead > 0) == (placement == "dedicated"), f"{ahead} loops were drafted ahead")
+            found[placement] = run.out, tokens(run.report)
+        assert all(of == found["rank0"] for of in found.values()), found
+
+
 def conformance(options):
     """The battery of all transports, over links that are real between the hosts."""
     asked = job.with_program(layout(options, 2, 2, "--map-by", "node"), "mp_conformance")
@@ -203,7 +217,7 @@ def command_line(options):
 
 
 CASES = {case.__name__: case for case in (
-    same_text, transports, conformance, link_down, link_down_before_the_deadline, link_of_rank_0_down,
+    same_text, transports, placements, conformance, link_down, link_down_before_the_deadline, link_of_rank_0_down,
     culprit_is_named_by_its_rank_in_the_job, interface, a_modelled_interconnect_is_refused, nothing_stays, two_at_once, command_line)}
 
 if __name__ == "__main__":
