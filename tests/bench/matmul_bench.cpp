@@ -2,15 +2,17 @@
 //
 // Method: the matrices of a whole model are packed; a pass multiplies by each once, in order, on one activation, as a forward
 // pass does, so weights come from where a forward pass finds them (L3 for the shipped model, DRAM for the large shape). Passes of
-// all row counts and a plain read of the same bytes take turns within a repetition, so that a change of clock or a busy
+// all row counts, a plain read of the same weights and their rooflines (roofs.h) take turns within a repetition, so that a change of clock or a busy
 // neighbour falls on all alike, and so does another type of weights (--beside); the table shows medians over repetitions. "/ 1 row" is the paper's cost of scoring; "/ read"
-// compares with adding up the same bytes with plain vector loads. Ratios are comparable between machines, times are not.
+// compares with adding up the same bytes with plain vector loads, "/ roofline" with as many products besides, from registers. Ratios are comparable between machines, times are not.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <ranges>
 #include <string>
@@ -19,6 +21,8 @@
 
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/matmul_kernel.h"
+#include "parallel/latency.h"
+#include "tests/bench/roofs.h"
 
 namespace specdec {
 namespace {
@@ -91,50 +95,27 @@ class Model {
     }
   }
 
-  /// Adds up all bytes of the weights as 64-bit words, each thread its part of each matrix.
-  void read(ThreadPool& pool) {
+  /// Where the weights lie, matrix by matrix.
+  std::vector<Words> words() const {
+    std::vector<Words> words;
     for (const auto& weight : weights_) {
-      const auto lines = static_cast<std::int64_t>(weight->bytes() / 64);
-      pool.run([&](std::int64_t thread) {
-        const std::int64_t begin = lines * thread / pool.size();
-        const std::int64_t end = lines * (thread + 1) / pool.size();
-        sum_[static_cast<std::size_t>(thread) * 8] += read_lines(weight->panels() + begin * 64, end - begin);
-      });
+      words.emplace_back(reinterpret_cast<const std::uint64_t*>(weight->panels()),
+                         weight->bytes() / sizeof(std::uint64_t));
     }
+    return words;
   }
 
  private:
-  using Word2 = std::uint64_t __attribute__((vector_size(16), may_alias));
-
-  static std::uint64_t read_lines(const std::byte* data, std::int64_t lines) {
-    const auto* words = reinterpret_cast<const Word2*>(data);
-    Word2 sum[4] = {};
-    for (std::int64_t line = 0; line < lines; ++line, words += 4) {
-      sum[0] += words[0];
-      sum[1] += words[1];
-      sum[2] += words[2];
-      sum[3] += words[3];
-    }
-    const Word2 total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    return total[0] + total[1];
-  }
-
   std::vector<std::unique_ptr<CpuPackedLinear>> weights_;
   MatmulScratch scratch_;
   std::vector<float> x_;
   std::vector<float> y_;
-  std::vector<std::uint64_t> sum_ = std::vector<std::uint64_t>(1024);
 };
 
 double milliseconds(auto&& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
 }
 
 struct Subject {
@@ -151,33 +132,45 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
     models.push_back(std::make_unique<Model>(shapes, subject.dtype, *subject.kernel));
   }
   std::vector<std::vector<std::vector<double>>> times(models.size());
-  for (auto& of_model : times) {
-    of_model.resize(row_counts.size() + 1);
+  std::vector<Roofs> roofs;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    times[m].resize(row_counts.size());
+    roofs.emplace_back(subjects[m].dtype, row_counts);
   }
-  for (int repetition = -1; repetition < repetitions; ++repetition) {
-    for (std::size_t i = 0; i <= row_counts.size(); ++i) {
+  constexpr int kWarmUp = 3;
+  for (int repetition = -kWarmUp; repetition < repetitions; ++repetition) {
+    for (std::size_t i = 0; i < row_counts.size(); ++i) {
       for (std::size_t m = 0; m < models.size(); ++m) {
-        Model& model = *models[m];
-        const double time =
-            milliseconds([&] { i == row_counts.size() ? model.read(pool) : model.pass(row_counts[i], pool); });
+        const double time = milliseconds([&] { models[m]->pass(row_counts[i], pool); });
         if (repetition >= 0) {
           times[m][i].push_back(time);
         }
       }
     }
+    RoofTeam team(pool.size());
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      roofs[m].measure(team, models[m]->words());
+      if (repetition == -1) {
+        roofs[m].choose();
+      }
+    }
   }
   for (std::size_t m = 0; m < models.size(); ++m) {
-    const double read = median(times[m].back());
-    const double one = median(times[m].front());
+    const double read = roofs[m].read_seconds() * 1e3;
+    const double one = summarise(times[m].front()).p50;
     fmt::print("\n{}, {}, {:.1f} MB; plain read {:.3f} ms, {:.1f} GB/s\n", name, subjects[m].name,
                models[m]->megabytes(), read, models[m]->megabytes() / read);
     const std::string beside = fmt::format("/ {}", subjects.front().name);
-    fmt::print("{:>5} {:>10} {:>9} {:>9}{}\n", "rows", "ms", "/ 1 row", "/ read",
-               m > 0 ? fmt::format(" {:>9}", beside) : "");
+    const bool has_roofline = roofs[m].any_roofline();
+    fmt::print("{:>5} {:>10} {:>9} {:>9}{}{}\n", "rows", "ms", "/ 1 row", "/ read",
+               has_roofline ? fmt::format(" {:>10}", "/ roofline") : "", m > 0 ? fmt::format(" {:>9}", beside) : "");
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
-      const double time = median(times[m][i]);
-      fmt::print("{:>5} {:>10.3f} {:>9.2f} {:>9.2f}{}\n", row_counts[i], time, time / one, time / read,
-                 m > 0 ? fmt::format(" {:>9.2f}", time / median(times.front()[i])) : "");
+      const double time = summarise(times[m][i]).p50;
+      const std::optional<double> roofline = roofs[m].roofline_seconds(i);
+      const std::string over_roofline = roofline ? fmt::format("{:.3f}", time * 1e-3 / *roofline) : "-";
+      fmt::print("{:>5} {:>10.3f} {:>9.2f} {:>9.2f}{}{}\n", row_counts[i], time, time / one, time / read,
+                 has_roofline ? fmt::format(" {:>10}", over_roofline) : "",
+                 m > 0 ? fmt::format(" {:>9.2f}", time / summarise(times.front()[i]).p50) : "");
     }
   }
 }

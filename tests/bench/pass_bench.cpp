@@ -90,34 +90,6 @@ class KeptWeights final : public tests::ForwardingBackend {
   std::vector<Words> weights_;
 };
 
-/// The time of the best of several ways.
-class Roof {
- public:
-  explicit Roof(std::vector<RoofWay> ways) : ways_(std::move(ways)), seconds_(ways_.size()) {}
-
-  void measure(RoofTeam& team, std::span<const Words> weights) {
-    for (std::size_t way = 0; way < ways_.size(); ++way) {
-      seconds_[way].push_back(team.time(ways_[way], weights));
-    }
-  }
-  /// Leaves the best way, not yet measured.
-  void choose() {
-    if (ways_.empty()) return;
-    const auto best = static_cast<std::ptrdiff_t>(std::ranges::min_element(seconds_, {}, &median) - seconds_.begin());
-    ways_ = {ways_[static_cast<std::size_t>(best)]};
-    seconds_.assign(1, {});
-  }
-  std::optional<double> seconds() const {
-    return ways_.empty() ? std::nullopt : std::optional(median(seconds_.front()));
-  }
-
- private:
-  static double median(const std::vector<double>& of_way) { return summarise(of_way).p50; }
-
-  std::vector<RoofWay> ways_;
-  std::vector<std::vector<double>> seconds_;
-};
-
 /// Prints where a pass of `rows` rows went, `gbps` being what memory gives; the same as JSON.
 nlohmann::json told_where(std::int64_t rows, const MeasuredPass& pass, double gbps) {
   fmt::print("\nwhere a pass of {} row{} goes\n{:<26} {:>5} {:>10} {:>9} {:>9} {:>8}\n", rows, rows == 1 ? "" : "s",
@@ -185,11 +157,7 @@ void run(const Options& options) {
                                 options.backend));
   }
   const std::size_t bytes = model.weight_bytes();
-  std::vector<Roof> roofs;  // the plain read, then of each row count
-  if (reads) roofs.emplace_back(ways_to_read());
-  if (reads && dtype_named(options.dtype) == DType::kBF16) {
-    std::ranges::for_each(row_counts, [&](std::int64_t rows) { roofs.emplace_back(ways_to_score(rows)); });
-  }
+  Roofs roofs(dtype_named(options.dtype), row_counts);
 
   std::vector<std::int32_t> position(kMostRows);
   std::iota(position.begin(), position.end(), static_cast<std::int32_t>(options.context));
@@ -213,12 +181,12 @@ void run(const Options& options) {
     }
     if (reads) {
       RoofTeam team(options.threads);
-      std::ranges::for_each(roofs, [&](Roof& roof) { roof.measure(team, kept.weights()); });
+      roofs.measure(team, kept.weights());
     }
     if (repeat == -1) {
       std::ranges::for_each(seconds, [](auto& s) { s.clear(); });
       std::ranges::for_each(passes, [](auto& p) { p.clear(); });
-      std::ranges::for_each(roofs, &Roof::choose);
+      if (reads) roofs.choose();
     }
   }
 
@@ -227,7 +195,7 @@ void run(const Options& options) {
   if (options.read_gbps) {
     read = static_cast<double>(bytes) / (*options.read_gbps * 1e9);
   } else if (reads) {
-    read = roofs.front().seconds();
+    read = roofs.read_seconds();
   }
   nlohmann::json result{{"model", options.model},
                         {"backend", backend->description()},
@@ -239,11 +207,11 @@ void run(const Options& options) {
                         {"rows", nlohmann::json::array()}};
   fmt::print("{}: {}, {} after {} tokens of context{}{}\n", std::filesystem::path(options.model).filename().string(),
              backend->description(), options.dtype, options.context, options.random ? ", " : "", label_of(choice));
-  const bool has_roofline = roofs.size() > 1 && roofs.back().seconds();
+  const bool has_roofline = reads && roofs.any_roofline();
   fmt::print("{:>5} {:>10} {:>12}{}\n", "rows", "ms", "over 1 row", has_roofline ? "  roofline ms  over it" : "");
   for (std::size_t i = 0; i < row_counts.size(); ++i) {
     const double time = summarise(seconds[i]).p50;
-    const std::optional<double> roofline = has_roofline ? roofs[i + 1].seconds() : std::nullopt;
+    const std::optional<double> roofline = has_roofline ? roofs.roofline_seconds(i) : std::nullopt;
     fmt::print("{:>5} {:>10.3f} {:>12.2f}{}\n", row_counts[i], time * 1e3, time / one,
                roofline ? fmt::format(" {:>12.3f} {:>8.3f}", *roofline * 1e3, time / *roofline) : "");
     result["rows"].push_back({{"rows", row_counts[i]},

@@ -2,11 +2,13 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
 
 #include "backend/error.h"
+#include "parallel/latency.h"
 #include "runtime/clock.h"
 
 namespace specdec {
@@ -173,6 +175,8 @@ constexpr auto ways_by_rows(std::integer_sequence<int, kRows...> /*rows*/) {
   return std::array{&ways_to_score_rows<kRows + 1>...};
 }
 
+double median(const std::vector<double>& seconds) { return summarise(seconds).p50; }
+
 bool has_avx512() { return __builtin_cpu_supports("avx512f") != 0; }
 
 /// Binds the calling thread to one of `cores`, where there are as many.
@@ -214,9 +218,9 @@ std::vector<RoofWay> ways_to_add() {
 }
 
 std::vector<RoofWay> ways_to_score(std::int64_t rows) {
-  check(rows >= 1 && rows <= kMostRows, "ways_to_score: 1 to kMostRows rows");
+  check(rows >= 1, "ways_to_score: a row at least");
   static constexpr auto kByRows = ways_by_rows(std::make_integer_sequence<int, kMostRows>());
-  return has_avx512() ? kByRows[static_cast<std::size_t>(rows - 1)]() : std::vector<RoofWay>();
+  return has_avx512() && rows <= kMostRows ? kByRows[static_cast<std::size_t>(rows - 1)]() : std::vector<RoofWay>();
 }
 
 RoofTeam::RoofTeam(int threads) : pool_(threads) {
@@ -240,6 +244,49 @@ double RoofTeam::time(const RoofWay& way, std::span<const Words> buffers) {
     }
   });
   return now_seconds() - start;
+}
+
+Roofs::Roofs(DType dtype, std::span<const std::int64_t> row_counts) {
+  const auto roof_of = [](std::vector<RoofWay> ways) {
+    const std::size_t count = ways.size();
+    return Roof{std::move(ways), std::vector<std::vector<double>>(count)};
+  };
+  read_ = roof_of(ways_to_read());
+  for (const std::int64_t rows : row_counts) {
+    of_rows_.push_back(roof_of(dtype == DType::kBF16 ? ways_to_score(rows) : std::vector<RoofWay>()));
+  }
+}
+
+void Roofs::measure(RoofTeam& team, std::span<const Words> weights) {
+  const auto measure = [&](Roof& roof) {
+    for (std::size_t way = 0; way < roof.ways.size(); ++way) {
+      roof.seconds[way].push_back(team.time(roof.ways[way], weights));
+    }
+  };
+  measure(read_);
+  std::ranges::for_each(of_rows_, measure);
+}
+
+void Roofs::choose() {
+  const auto choose = [](Roof& roof) {
+    if (roof.ways.empty()) return;
+    const auto best = std::ranges::min_element(roof.seconds, {}, &median) - roof.seconds.begin();
+    roof.ways = {roof.ways[static_cast<std::size_t>(best)]};
+    roof.seconds.assign(1, {});
+  };
+  choose(read_);
+  std::ranges::for_each(of_rows_, choose);
+}
+
+bool Roofs::any_roofline() const {
+  return std::ranges::any_of(of_rows_, [](const Roof& roof) { return !roof.ways.empty(); });
+}
+
+double Roofs::read_seconds() const { return median(read_.seconds.front()); }
+
+std::optional<double> Roofs::roofline_seconds(std::size_t row_count) const {
+  const Roof& roof = of_rows_[row_count];
+  return roof.ways.empty() ? std::nullopt : std::optional(median(roof.seconds.front()));
 }
 
 }  // namespace specdec

@@ -2,13 +2,16 @@
 
 #include <sched.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backend/cpu/thread_pool.h"
+#include "backend/dtype.h"
 
 /// What no pass over weights can be quicker than on this machine: ways to read memory, to add products, and to do both at once, each as fast as plain loops do it.
 namespace specdec {
@@ -27,9 +30,9 @@ std::vector<RoofWay> ways_to_read();
 /// Multiplies what is in registers, so that nothing but the units bounds it; of the type that is quickest here, and fp32.
 std::vector<RoofWay> ways_to_add();
 inline constexpr std::int64_t kMostRows = 16;
-/// What scoring `rows` rows, at most kMostRows, asks of bf16 weights and no more: each is read once, and for each row a product of it added to a sum. What it is multiplied
+/// What scoring `rows` rows asks of bf16 weights and no more: each is read once, and for each row a product of it added to a sum. What it is multiplied
 /// with is one register, always the same. That is the roofline of a pass (Williams et al. 2009) as a loop that can be run, with the corner between its two roofs
-/// as round as it is here. Empty without AVX-512.
+/// as round as it is here. Empty without AVX-512, and of more than kMostRows rows.
 std::vector<RoofWay> ways_to_score(std::int64_t rows);
 
 /// Threads on a core each. The caller is one of them, and gets its cores back.
@@ -48,6 +51,31 @@ class RoofTeam {
  private:
   ThreadPool pool_;
   cpu_set_t callers_;
+};
+
+/// The plain read of weights, and the roofline of each of several row counts where it has one, each the best of its ways.
+class Roofs {
+ public:
+  Roofs(DType dtype, std::span<const std::int64_t> row_counts);
+
+  /// All ways in turns, or after choose() the best ones.
+  void measure(RoofTeam& team, std::span<const Words> weights);
+  /// Leaves the best way of each by what was measured, which is forgotten.
+  void choose();
+
+  bool any_roofline() const;
+  /// Medians.
+  double read_seconds() const;
+  std::optional<double> roofline_seconds(std::size_t row_count) const;
+
+ private:
+  struct Roof {
+    std::vector<RoofWay> ways;
+    std::vector<std::vector<double>> seconds;  ///< of each way
+  };
+
+  Roof read_;
+  std::vector<Roof> of_rows_;
 };
 
 }  // namespace specdec
