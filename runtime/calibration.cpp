@@ -15,7 +15,7 @@
 namespace specdec {
 namespace {
 
-/// Of a pass, that is left for reading whatever the overheads seem to be.
+/// Of a pass, that is left for reading whatever the overheads seem to be, and of a row's cost.
 constexpr double kLeastReading = 0.05;
 /// A model of so many times the draft's bytes still counts as one that stays in the cache.
 constexpr double kCacheMargin = 1.25;
@@ -35,13 +35,13 @@ Weighed one_row(const ModelConfig& model, DType dtype, double context, int ranks
 /// What is read in `seconds` of a pass beside the overhead of its layers.
 double reading_of(double seconds, double overhead) { return std::max(seconds - overhead, kLeastReading * seconds); }
 
-/// The costs by which weights are multiplied so that passes of 1, 2, ... rows take `seconds` at `rate`, and what the first one takes longer; never falling, which only noise would be.
+/// The costs by which weights are multiplied so that passes of 1, 2, ... rows take `seconds` at `rate`, and what the first one takes longer.
 std::vector<double> costs_of(const std::vector<double>& seconds, double overhead, const Weighed& bytes, double rate) {
   const double waits = reading_of(seconds.front(), overhead) - bytes.all() / rate;
   std::vector<double> costs;
   for (const double time : seconds) {
     const double cost = ((reading_of(time, overhead) - waits) * rate - bytes.keys) / bytes.weights;
-    costs.push_back(costs.empty() ? 1 : std::max(cost, costs.back()));
+    costs.push_back(costs.empty() ? 1 : std::max(cost, kLeastReading));
   }
   return costs;
 }
@@ -107,15 +107,18 @@ Hardware calibrate(const CalibrationData& data) {
     hardware.node_read_rate = together * data.ranks;
     hardware.ranks_per_node = data.ranks;
   }
-  // In jobs a pass takes longer than alone, since other ranks read too, and with a draft in its loops by another time than without: the draft's weights and the target's drive each
-  // other out of caches, and ranks that waited while it drafted begin cold. As long for any number of rows, for it is reading that waits.
+  // In jobs a pass takes longer than alone, since other ranks read too, and with a draft in its loops by another time than without: the draft's weights drive the target's out of
+  // caches, and ranks that waited while it drafted begin cold. As long for any number of rows, for it is reading that waits; and as much longer as the draft is large.
   const double scored = interpolated(data.passes.target, data.drafts.drafted + 1);
+  const double in_loops = data.alone.compute - data.passes.target.front();
+  const double displaced = data.drafts.compute - scored - in_loops;
+  hardware.displaced_seconds = std::max(displaced, 0.0) / std::min(draft.weights, share.weights * data.ranks);
   std::vector<double> in_jobs = data.passes.target;
-  for (double& seconds : in_jobs) seconds += data.drafts.compute - scored;
+  for (double& seconds : in_jobs) seconds += in_loops + std::min(displaced, 0.0);
   in_jobs.front() = data.alone.compute;
   hardware.memory.rows_cost = costs_of(in_jobs, overhead, share, hardware.memory.rate);
   // A model in the cache waits for no memory, but the share by which a draft makes a pass colder than one row alone in its loops is its own too.
-  const double colder = data.drafts.compute / (scored + data.alone.compute - data.passes.target.front());
+  const double colder = data.drafts.compute / (scored + in_loops);
   std::vector<double> cached = data.passes.draft;
   for (std::size_t i = 1; i < cached.size(); ++i) cached[i] *= std::max(colder, 1.0);
   hardware.cache.rows_cost = costs_of(cached, draft_overhead, draft, hardware.cache.rate);
@@ -164,8 +167,9 @@ std::string hardware_yaml(const Hardware& hardware, const std::string& interconn
   text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n  refill_GBps: {:.4g}\n",
                       hardware.cached_bytes / kMega, hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost),
                       hardware.refill_rate / kGiga);
-  text += fmt::format("  cold_drafted_us: {:.4g}\n  cold_loop_us: {:.4g}\n", hardware.cold_drafted_seconds / kMicro,
-                      hardware.cold_loop_seconds / kMicro);
+  text += fmt::format("  cold_drafted_us: {:.4g}\n  cold_loop_us: {:.4g}\n  displaced_us_per_MB: {:.4g}\n",
+                      hardware.cold_drafted_seconds / kMicro, hardware.cold_loop_seconds / kMicro,
+                      hardware.displaced_seconds * kMega / kMicro);
   text += fmt::format("layer_us: {:.4g}\ndrafted_us: {:.4g}\naccepted_us: {:.4g}\nloop_us: {:.4g}\n",
                       hardware.layer_seconds / kMicro, hardware.drafted_seconds / kMicro,
                       hardware.accepted_seconds / kMicro, hardware.loop_seconds / kMicro);

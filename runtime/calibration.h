@@ -41,8 +41,8 @@ struct CalibrationData {
 ///  - a layer's overhead: passes of a model of nothing but layers;
 ///  - the rate at which a model is read that stays in the cache, and what more rows cost there: the draft's passes; at which it is read back after another: those that follow the target's;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
-///  - what more rows cost there: passes of a rank's part of the target, times what the scoring pass with K > 0 takes over one of as many rows, over the scoring pass with K = 0; several rows of a model in the cache take as much
-///    longer, as far as it is not the memory that ranks share;
+///  - what more rows cost there: passes of a rank's part of the target, as much later each as the scoring pass with K = 0 is in its loops;
+///  - what a pass takes longer for each byte of the draft: the scoring pass with K > 0 beside one of as many rows; several rows of a model in the cache take as much longer in proportion;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';
 ///  - a loop, a drafted token, and one that stands, beside all that: loops of a model that stays in the cache; what is left of the jobs' loops beyond is what a target costs that does not;
 ///  - the machine's jitter, delays that come between two collectives now and then: how far P90 and P99 of the loops with K = 0 lie above their P50 (runtime/delays.h).

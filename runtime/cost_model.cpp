@@ -54,6 +54,10 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
     const PassWork draft = draft_over(1);
     loop.drafting_ranks = drafts_together(job.placement) ? ranks : 1;
     const bool draft_stays = hardware.keeps(draft.weight_bytes * loop.drafting_ranks);
+    if (!target_stays) {
+      const double driven_out = std::min(draft.weight_bytes * loop.drafting_ranks, score.weight_bytes * ranks);
+      loop.score.work += hardware.displaced_seconds * driven_out;
+    }
     const WeightsIn later = draft_stays ? WeightsIn::kCache : WeightsIn::kMemory;
     const WeightsIn first = draft_stays && !target_stays ? WeightsIn::kCacheOnce : later;
     loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, first);

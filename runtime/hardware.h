@@ -34,12 +34,14 @@ struct Disturbance {
 /// A machine as far as the cost model knows it (configs/hardware/): what a rank reads and computes, what comes on top, and how ranks meet.
 struct Hardware {
   std::string name;
-  std::string source;           ///< where its figures are from
-  int ranks = 1;                ///< that it has
-  Reading memory;               ///< weights and cache
-  Reading cache;                ///< of models that stay in a cache of the processor, all ranks together
-  double cached_bytes = 0;      ///< that such a model has at most; 0: none stays
-  double refill_rate = 0;       ///< bytes a second at which such a model is read back; 0: as any other
+  std::string source;       ///< where its figures are from
+  int ranks = 1;            ///< that it has
+  Reading memory;           ///< weights and cache
+  Reading cache;            ///< of models that stay in a cache of the processor, all ranks together
+  double cached_bytes = 0;  ///< that such a model has at most; 0: none stays
+  double refill_rate = 0;   ///< bytes a second at which such a model is read back; 0: as any other
+  /// What a pass of a target that does not stay in a cache takes longer for each byte of weights that were read for drafting since the one before: they drove as much of it out.
+  double displaced_seconds = 0;
   double node_read_rate = 0;    ///< of all ranks of a node together; 0: as many times `memory.rate`
   int ranks_per_node = 0;       ///< that share node_read_rate; 0: all
   double operations_rate = 0;   ///< floating-point operations a second of a rank; 0: rows_cost says it

@@ -26,10 +26,10 @@ struct Read {
 };
 
 FileKey rows_cost(const std::string& name, std::vector<double>& into) {
-  constexpr const char* kAccepts = "a list of numbers from 1, none smaller than the one before it";
+  constexpr const char* kAccepts = "a list of numbers from 0.01, the first of them 1";
   return file_key::list<double>(name, kAccepts, into, [name, &into](const YAML::Node& node, const YamlPlace& place) {
-    const double least = into.empty() ? 1 : into.back();
-    return read_number(place, node, name, kAccepts, [=](double v) { return v >= least && v <= 1e6; });
+    return read_number(place, node, name, kAccepts,
+                       [first = into.empty()](double v) { return first ? v == 1 : v >= 0.01 && v <= 1e6; });
   });
 }
 
@@ -55,6 +55,7 @@ std::vector<FileKey> keys_of(Read& out) {
       number("loop_us", 0, kLongest, kMicro, hardware.loop_seconds),
       number("cache.cold_drafted_us", 0, kLongest, kMicro, hardware.cold_drafted_seconds),
       number("cache.cold_loop_us", 0, kLongest, kMicro, hardware.cold_loop_seconds),
+      number("cache.displaced_us_per_MB", 0, kLongest, kMicro / kMega, hardware.displaced_seconds),
       number("cache_bytes", 1, 4, 1, hardware.cache_bytes),
       number("payload_bytes", 1, 4, 1, hardware.payload_bytes),
       number("jitter.sigma", 0, 2, 1, hardware.disturbance.compute.sigma),

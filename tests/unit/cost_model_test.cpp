@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "backend/reference/reference_backend.h"
 #include "models/checkpoint.h"
@@ -12,6 +15,7 @@
 #include "parallel/thread_communicator.h"
 #include "runtime/hardware_load.h"
 #include "runtime/theory.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/chen_et_al.h"
 #include "tests/support/random_model.h"
 #include "tests/support/source_directory.h"
@@ -248,6 +252,29 @@ TEST(CostModel, ATokenThatStandsAndATargetThatDrivesTheRestOutOfTheCachesTakeWha
   EXPECT_DOUBLE_EQ(loop(3, 0.5), some);
 }
 
+TEST(CostModel, ADraftDrivesOutWhatIsReadOfItAndNoMoreThanTheTarget) {
+  Hardware hardware = tpu();
+  const auto more = [&](const PredictedJob& job, std::int64_t k) {
+    hardware.displaced_seconds = 0;
+    const double before = loop_work(hardware, job, k).score.work;
+    hardware.displaced_seconds = 1e-12;
+    return loop_work(hardware, job, k).score.work - before;
+  };
+  const auto bytes = [](const ModelConfig& model) { return work_of(model, {}).weight_bytes; };
+  PredictedJob job = chinchilla();
+  job.placement = Placement::kRank0;
+  EXPECT_EQ(more(job, 0), 0);
+  EXPECT_NEAR(more(job, 3), 1e-12 * bytes(job.draft), 1e-9);
+  job.placement = Placement::kReplicated;
+  EXPECT_NEAR(more(job, 3), 1e-12 * std::min(bytes(job.draft) * job.ranks, bytes(job.target)), 1e-9);
+  job.placement = Placement::kRank0;
+  std::swap(job.draft, job.target);
+  EXPECT_NEAR(more(job, 3), 1e-12 * bytes(job.target), 1e-14 * bytes(job.target)) << "slices are uneven";
+  hardware.cached_bytes = 1e15;  // and so the target stays
+  hardware.cache = hardware.memory;
+  EXPECT_EQ(more(job, 3), 0);
+}
+
 TEST(CostModel, TheBestKHasTheLeastTimePerToken) {
   const std::vector<Prediction> found = predict(tpu(), chinchilla(), 0.755, kKs);
   const std::int64_t best = best_k(found);
@@ -256,6 +283,16 @@ TEST(CostModel, TheBestKHasTheLeastTimePerToken) {
     EXPECT_DOUBLE_EQ(of.speedup, found[0].token.mean / of.token.mean);
   }
   EXPECT_EQ(best_k(predict(tpu(), chinchilla(), 0, kKs)), 0) << "nothing is ever accepted";
+}
+
+TEST(HardwareFiles, RowsCostBeginsWithOneAndMayFall) {
+  const auto parse = [](const std::string& costs) {
+    return parse_hardware("source: a test\nranks: 1\nread_GBps: 20\nrows_cost: " + costs + "\n", "m.yaml", "m", ".");
+  };
+  EXPECT_EQ(parse("[1, 0.9, 1.2]").memory.cost_of(2), 0.9);
+  for (const char* wrong : {"[1.1, 1.2]", "[1, 0]", "[1, -2]"}) {
+    EXPECT_NE(tests::bad_input([&] { parse(wrong); }).find("rows_cost"), std::string::npos) << wrong;
+  }
 }
 
 TEST(HardwareFiles, AllLoadAndSayWhereTheirFiguresAreFrom) {
