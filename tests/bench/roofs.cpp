@@ -128,7 +128,7 @@ __attribute__((target("avx512f,avx512bf16"))) void score_bf16(Words words) {
     }
   }
   __m512 x = kPairs ? _mm512_castsi512_ps(_mm512_set1_epi32(0x3f803f80)) : _mm512_set1_ps(1.0F);
-  constexpr std::size_t kStep = kLine * kLines;
+  constexpr std::size_t kStep = kLine * kLines;  // fewer words at the end are left out: eleven lines at most
   for (std::size_t i = 0; i + kStep <= words.size(); i += kStep) {
     asm volatile("" : "+v"(x));
 #pragma GCC unroll 16
@@ -235,12 +235,13 @@ double RoofTeam::time(const RoofWay& way, std::span<const Words> buffers) {
   pool_.run([](int) {});  // wakes them
   const double start = now_seconds();
   pool_.run([&](int thread) {
-    const auto begin = static_cast<std::size_t>(thread);
-    const auto threads = static_cast<std::size_t>(size());
+    const auto part = static_cast<std::size_t>(thread);
+    const auto parts = static_cast<std::size_t>(size());
     for (const Words words : buffers) {
       const std::size_t lines = words.size() / kLine;
-      const std::size_t first = lines * begin / threads * kLine;
-      way.pass(words.subspan(first, lines * (begin + 1) / threads * kLine - first));
+      const std::size_t begin = lines * part / parts * kLine;
+      const std::size_t end = lines * (part + 1) / parts * kLine;
+      way.pass(words.subspan(begin, end - begin));
     }
   });
   return now_seconds() - start;
