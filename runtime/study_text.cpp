@@ -88,8 +88,14 @@ json region_json() {
 json published_json(const Study& study) {
   if (study.published.empty()) return nullptr;
   const Published of = load_published(study.published, study.name + ": published");
-  return {{"title", of.title},   {"source", of.source},         {"k", of.k},
-          {"ms_128", of.ms_128}, {"efficiency", of.efficiency}, {"ms_per_loop", of.ms_per_loop}};
+  json table = json::array();
+  for (const Published::Line& line : of.table) {
+    table.push_back(
+        {{"task", line.task}, {"k", line.k}, {"ms_alone", line.ms_alone}, {"ms", line.ms}, {"speedup", line.speedup}});
+  }
+  return {{"title", of.title},        {"source", of.source},         {"k", of.k},
+          {"ms_128", of.ms_128},      {"efficiency", of.efficiency}, {"ms_per_loop", of.ms_per_loop},
+          {"table", std::move(table)}};
 }
 
 std::string percent(const std::optional<double>& share) { return share ? fmt::format("{:+.1f} %", 100 * *share) : "-"; }

@@ -155,7 +155,22 @@ def paper_section(study):
     head = ["ranks", "K", "published ms", "published, over K = 0", f"{first['kind']}, over K = 0", "error", "predicted, over K = 0"]
     return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours, interconnect {escape(first['interconnect'])}: each over its "
             "own K = 0, since machines and models are others; ours is what a point typically takes: the mean of the middle half of its jobs, of each the median loop.</p>"
-            f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0))
+            f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0) + paper_table(published, series))
+
+
+def paper_table(published, series):
+    """What the paper printed task by task, and at its K our speed-up and acceptance rate of each rank count, whatever our task."""
+    if not published["table"]:
+        return ""
+    ours = {ranks: {p["k"]: p for p in points} for ranks, points in sorted(series.items())}
+    rows = []
+    for line in published["table"]:
+        there = [points.get(line["k"]) for points in ours.values()]
+        rows.append([line["task"], cell(line["k"], "{:.0f}"), cell(line["ms_alone"], "{:.1f}"), cell(line["ms"], "{:.2f}"), cell(line["speedup"], "{:.2f}"),
+                     cell(line["ms_alone"] / line["ms"], "{:.2f}"), *[text for p in there for text in (cell(p and p["speedup"], "{:.2f}"), cell(p and p["alpha"], "{:.3f}"))]])
+    head = ["published: task", "K", "ms a token alone", "speculative", "speed-up as printed", "of the two times",
+            *[text for ranks in ours for text in (f"ours, {plots.ranks_text(ranks)}: speed-up", "at alpha")]]
+    return "<p>Their table, and ours at the same K: one study with an acceptance rate of its own, to be held against the task whose rate is nearest.</p>" + table(head, rows, 1)
 
 
 def late_text(points):

@@ -106,7 +106,7 @@ def the_report_comes_out(options):
         expect({row["kind"] for row in table} == {"measured", "measured under a modelled interconnect"}, "kinds are not told apart")
         page = study.text("report.html")
         expect(page.count("<svg") >= 15 and page.count("<svg") == page.count("</svg>"), f"{page.count('<svg')} pictures")
-        for part in ("measured under a modelled interconnect", "Chen et al. 2023, figure 1, HumanEval", "Where speculation pays", "All-reduce",
+        for part in ("measured under a modelled interconnect", "Chen et al. 2023, figure 1, HumanEval", "XSum, greedy", "Where speculation pays", "All-reduce",
                      "chinchilla-like-native.yaml", "specdec_dist 0."):
             expect(part in page, f"the report has no {part!r}")
         for outside in ("http:", "src=", "<link", "@import"):

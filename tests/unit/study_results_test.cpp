@@ -8,8 +8,10 @@
 #include <sstream>
 
 #include "backend/error.h"
+#include "runtime/published.h"
 #include "runtime/study_summary.h"
 #include "runtime/study_text.h"
+#include "tests/support/bad_input.h"
 #include "tests/support/temporary_directory.h"
 
 namespace specdec {
@@ -172,6 +174,10 @@ TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
   EXPECT_EQ(out["points"][1]["kind"], "measured under a modelled interconnect");
   EXPECT_EQ(out["points"][1]["forced"], "weights: random (seed 0)");
   EXPECT_EQ(out["published"]["k"].size(), 8U);
+  ASSERT_EQ(out["published"]["table"].size(), 3U);
+  EXPECT_EQ(
+      out["published"]["table"][0],
+      (json{{"task", "HumanEval, T 0.8, top-p 0.95"}, {"k", 4}, {"ms_alone", 14.1}, {"ms", 5.73}, {"speedup", 2.46}}));
   EXPECT_THAT(summary_text(study_, points_, summary),
               HasSubstr("Forced, and not what models say: weights: random (seed 0)."));
 }
@@ -205,6 +211,21 @@ TEST(StudyBand, IsNearestRank) {
   const Band one = band({3}, 3);
   EXPECT_EQ(one.p10, 3);
   EXPECT_EQ(one.p90, 3);
+}
+
+TEST(Published, ListsThatBelongTogetherAreEquallyLong) {
+  const TemporaryDirectory directory;
+  const auto file = directory.path() / "p.yaml";
+  const auto told = [&](const std::string& table) {
+    std::ofstream(file) << "title: t\nsource: s\nk: [0, 4]\nms_128: [2, 1]\ntokens_per_loop_over_k1: [1, 0.8]\n"
+                           "ms_per_loop: [1, 2]\n"
+                        << table;
+    return tests::bad_input([&] { load_published(file.string(), "test"); });
+  };
+  EXPECT_THAT(told("table: {task: [a, b], k: [4], ms_alone: [2, 2], ms: [1, 1], speedup: [2, 2]}\n"),
+              HasSubstr("found lists of 2 and 1 numbers, expected one for each task"));
+  EXPECT_THAT(told("table: {task: [a], k: [4], ms_alone: [2], ms: [1]}\n"), HasSubstr("table.speedup: found nothing"));
+  EXPECT_THAT(told("ms_per_loop: [1]\n"), HasSubstr("ms_per_loop"));
 }
 
 }  // namespace
