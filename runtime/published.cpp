@@ -11,12 +11,19 @@
 namespace specdec {
 namespace {
 
-FileKey numbers(const std::string& name, std::vector<double>& into) {
-  constexpr const char* kAccepts = "a list of numbers from 0";
-  return file_key::required(
-      file_key::list<double>(name, kAccepts, into, [name](const YAML::Node& node, const YamlPlace& place) {
-        return read_number(place, node, name, kAccepts, [](double v) { return v >= 0; });
-      }));
+FileKey numbers(const std::string& name, std::vector<double>& into, const char* accepts, bool (*accept)(double)) {
+  return file_key::required(file_key::list<double>(
+      name, accepts, into,
+      [=](const YAML::Node& node, const YamlPlace& place) { return read_number(place, node, name, accepts, accept); }));
+}
+
+FileKey lengths(const std::string& name, std::vector<double>& into) {
+  return numbers(name, into, "a list of numbers from 0", [](double v) { return v >= 0; });
+}
+
+/// What a report divides by.
+FileKey measures(const std::string& name, std::vector<double>& into) {
+  return numbers(name, into, "a list of numbers above 0", [](double v) { return v > 0; });
 }
 
 FileKey words(const std::string& name, std::vector<std::string>& into) {
@@ -43,10 +50,10 @@ Published load_published(const std::string& name, const std::string& place) {
   read_file_keys(
       read_named_file(file, place), where,
       {file_key::required(file_key::text("title", "a title", out.title)),
-       file_key::required(file_key::text("source", "where the figures are from", out.source)), numbers("k", out.k),
-       numbers("ms_128", out.ms_128), numbers("tokens_per_loop_over_k1", out.efficiency),
-       numbers("ms_per_loop", out.ms_per_loop), words("table.task", tasks), numbers("table.k", table_k),
-       numbers("table.ms_alone", ms_alone), numbers("table.ms", ms), numbers("table.speedup", speedup)});
+       file_key::required(file_key::text("source", "where the figures are from", out.source)), lengths("k", out.k),
+       measures("ms_128", out.ms_128), measures("tokens_per_loop_over_k1", out.efficiency),
+       measures("ms_per_loop", out.ms_per_loop), words("table.task", tasks), lengths("table.k", table_k),
+       measures("table.ms_alone", ms_alone), measures("table.ms", ms), measures("table.speedup", speedup)});
   const auto expect_as_many = [&](std::size_t found, std::size_t expected, const char* each) {
     if (found != expected) {
       throw_bad_input(

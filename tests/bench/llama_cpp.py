@@ -10,7 +10,7 @@ pair, each as safetensors and as GGUF.
 
   decode   one row: pass_bench after 128 tokens beside llama-bench -n 16 -d 128, both without sampling, and beside roof_bench's best plain read; whole
            decoding by specdec_dist with one rank, two threads, and two ranks
-  rows     2, 5, 9, 16 rows over one: pass_bench beside llama-batched-bench, as many sequences of one token each behind a shared prompt of 128. That is what a
+  rows     2, 5, 9, 16 rows over one, and over pass_bench's own rooflines: pass_bench beside llama-batched-bench, as many sequences of one token each behind a shared prompt of 128. That is what a
            pass that verifies costs there: as many rows through each matrix, the logits of all of them (llama-bench -p would make only the last one's)
   prefill  512 tokens: to the first token (its pass of one row included) beside llama-bench -p 512
   pair     the shipped pair, greedy, on the main job's prompts: tokens a second of the loop, each program with the K and the threads that are best for it

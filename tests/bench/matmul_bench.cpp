@@ -99,8 +99,7 @@ class Model {
   std::vector<Words> words() const {
     std::vector<Words> words;
     for (const auto& weight : weights_) {
-      words.emplace_back(reinterpret_cast<const std::uint64_t*>(weight->panels()),
-                         weight->bytes() / sizeof(std::uint64_t));
+      words.push_back(words_of(weight->panels(), weight->bytes()));
     }
     return words;
   }

@@ -80,8 +80,7 @@ class KeptWeights final : public tests::ForwardingBackend {
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override {
     std::unique_ptr<PackedLinear> packed = ForwardingBackend::pack(spec);
     if (const auto* const host = dynamic_cast<const CpuPackedLinear*>(packed.get())) {
-      weights_.emplace_back(reinterpret_cast<const std::uint64_t*>(host->panels()),
-                            host->bytes() / sizeof(std::uint64_t));
+      weights_.push_back(words_of(host->panels(), host->bytes()));
     }
     return packed;
   }
@@ -246,7 +245,8 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", options.dtype, "bf16, f16, f32 or int8")
       ->check(CLI::IsMember(specdec::weight_type_names()));
   app.add_option("--backend", options.backend, "cpu, reference or cuda");
-  app.add_option("--read-gbps", options.read_gbps, "the memory's bandwidth, measured elsewhere: for the plain read")
+  app.add_option("--read-gbps", options.read_gbps,
+                 "the memory's bandwidth, measured elsewhere: in place of the plain read and of rooflines")
       ->check(CLI::PositiveNumber);
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512, avx512_bf16, amx_bf16")
       ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16"}));

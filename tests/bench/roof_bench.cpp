@@ -48,7 +48,7 @@ struct Options {
 
 void run(const Options& options) {
   const AlignedArray memory = memory_of(options.megabytes << 20);
-  const Words words(reinterpret_cast<const std::uint64_t*>(memory.data()), memory.bytes() / sizeof(std::uint64_t));
+  const Words words = words_of(memory.data(), memory.bytes());
   std::vector<RoofWay> ways = ways_to_read();
   std::ranges::move(ways_to_add(), std::back_inserter(ways));
   // Of each thread count, of each way: what it did a second.

@@ -190,6 +190,10 @@ void bind_to(const std::vector<int>& cores, int thread) {
 
 }  // namespace
 
+Words words_of(const std::byte* begin, std::size_t bytes) {
+  return {reinterpret_cast<const std::uint64_t*>(begin), bytes / sizeof(std::uint64_t)};
+}
+
 std::vector<RoofWay> ways_to_read() {
   std::vector<RoofWay> ways{{"avx2, 1 stream", read_avx2<1, false>},
                             {"avx2, 4 streams", read_avx2<4, false>},

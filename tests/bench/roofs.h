@@ -18,6 +18,9 @@ namespace specdec {
 
 using Words = std::span<const std::uint64_t>;
 
+/// As many as are whole in `bytes` from `begin`, which is aligned for them.
+Words words_of(const std::byte* begin, std::size_t bytes);
+
 /// What one thread does with its part of each buffer.
 struct RoofWay {
   std::string name;

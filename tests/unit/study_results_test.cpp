@@ -216,16 +216,18 @@ TEST(StudyBand, IsNearestRank) {
 TEST(Published, ListsThatBelongTogetherAreEquallyLong) {
   const TemporaryDirectory directory;
   const auto file = directory.path() / "p.yaml";
-  const auto told = [&](const std::string& table) {
+  const auto told = [&](const std::string& table, const std::string& ms_per_loop = "[1, 2]") {
     std::ofstream(file) << "title: t\nsource: s\nk: [0, 4]\nms_128: [2, 1]\ntokens_per_loop_over_k1: [1, 0.8]\n"
-                           "ms_per_loop: [1, 2]\n"
+                        << "ms_per_loop: " << ms_per_loop << "\n"
                         << table;
     return tests::bad_input([&] { load_published(file.string(), "test"); });
   };
   EXPECT_THAT(told("table: {task: [a, b], k: [4], ms_alone: [2, 2], ms: [1, 1], speedup: [2, 2]}\n"),
               HasSubstr("found lists of 2 and 1 numbers, expected one for each task"));
   EXPECT_THAT(told("table: {task: [a], k: [4], ms_alone: [2], ms: [1]}\n"), HasSubstr("table.speedup: found nothing"));
-  EXPECT_THAT(told("ms_per_loop: [1]\n"), HasSubstr("ms_per_loop"));
+  const std::string whole = "table: {task: [a], k: [0], ms_alone: [2], ms: [1], speedup: [2]}\n";
+  EXPECT_THAT(told(whole, "[1]"), HasSubstr("found lists of 2 and 1 numbers, expected one for each K"));
+  EXPECT_THAT(told(whole, "[1, 0]"), HasSubstr("expected a list of numbers above 0"));
 }
 
 }  // namespace
