@@ -42,10 +42,10 @@ void predict(const StudyCommand& command) {
                             .draft = load_model_config(config.draft),
                             .target_dtype = config.dtype,
                             .draft_dtype = config.type_of_draft(),
-                            .placement = command.placement,
+                            .placement = command.placement.value_or(config.placement),
                             .ranks = command.ranks.value_or(hardware.ranks),
                             .context = command.context};
-  require_target_ranks(job.placement, job.ranks, "--placement");
+  require_target_ranks(job.placement, job.ranks, command.placement ? "--placement" : command.config + ": placement");
   const std::int64_t longest = std::min(job.target.context, job.draft.context) - 1;
   if (command.context > longest) {
     throw_bad_input(

@@ -50,7 +50,7 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   std::string calibrate;
   std::string passes;
   std::string ks = "0..8";
-  std::string placement = "rank0";
+  std::string placement;
   int ranks = 0;
   CLI::App app{kStudyAbout, kStudyProgram};
   app.footer(kStudyExamples);
@@ -87,8 +87,8 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   app.add_option("--alpha", command.alpha, "Acceptance rate of a position that is reached, 0 to 1");
   app.add_option("--k", ks, "Drafted tokens a loop: 0..7, or 1,2,4")->capture_default_str();
   app.add_option("--placement", placement,
-                 "Where the draft runs: rank0, replicated, sharded, or dedicated: on the last rank")
-      ->capture_default_str();
+                 "Where the draft runs: rank0, replicated, sharded, or dedicated: on the last rank (default: as the "
+                 "config says)");
   app.add_option("--ranks", ranks, "Ranks that the target is cut over (default: all that the hardware has)");
   app.add_option("--context", command.context, "Committed tokens that attention reads")->capture_default_str();
   app.add_option("--simulate", command.simulate,
@@ -164,7 +164,7 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
   if (app.count("--json") > 0 && command.json.empty()) {
     throw_bad_input("--json: found nothing, expected the name of a file");
   }
-  command.placement = placement_of(placement);
+  if (app.count("--placement") > 0) command.placement = placement_of(placement);
   command.ks = parse_range(ks, kMostPredicted, "--k");
   return command;
 }

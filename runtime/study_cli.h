@@ -29,9 +29,9 @@ struct StudyCommand {
   std::string hardware;                   ///< --hardware
   std::vector<std::string> set;           ///< --set, with kTimePasses
   double alpha = 0;
-  std::vector<std::int64_t> ks;  ///< in the order in which they were given
-  Placement placement = Placement::kRank0;
-  std::optional<int> ranks;  ///< none: the hardware's
+  std::vector<std::int64_t> ks;        ///< in the order in which they were given
+  std::optional<Placement> placement;  ///< none: the config's
+  std::optional<int> ranks;            ///< none: the hardware's
   std::int64_t context = 0;
   std::int64_t simulate = 0;         ///< loops to simulate for each K; 0: none
   std::uint64_t seed = 0;            ///< of the simulation

@@ -23,7 +23,7 @@ p, li { max-width: 76ch; } .quiet { color: var(--quiet); } .forced { border-left
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 18px; align-items: start; }
 figure { margin: 0; padding: 10px; background: var(--card); border-radius: 6px; --paper: var(--card); min-width: 0; } figure svg { display: block; height: auto; }
 @media (min-width: 780px) { figure.wide { grid-column: span 2; } }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
+.scroll { overflow-x: auto; margin: 16px 0; } table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; } th { color: var(--quiet); font-weight: 600; }
 td.word, th.word { text-align: left; } pre { overflow-x: auto; background: var(--card); padding: 12px; border-radius: 6px; font-size: .82rem; }
 details { margin: 10px 0; } summary { cursor: pointer; }

@@ -23,7 +23,7 @@ class StudyProgram : public ::testing::Test {
 
 TEST_F(StudyProgram, PredictsAsATableAndAsJson) {
   const std::string file = (program_.folder() / "f.json").string();
-  const auto result = program_.run(kPredict + "--placement sharded --k 0..7 --json '" + file + "'");
+  const auto result = program_.run(kPredict + "--k 0..7 --json '" + file + "'");
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out,
               AllOf(StartsWith("Predicted, not measured: chinchilla-70b with draft chinchilla-4b (sharded)"),
@@ -53,6 +53,15 @@ TEST_F(StudyProgram, TakesOtherRanksAndListsOfK) {
   EXPECT_EQ(found["ranks"], 4);
   EXPECT_EQ(found["rows"].size(), 2U);
   EXPECT_EQ(found["rows"][1]["k"], 8);
+}
+
+TEST_F(StudyProgram, PlacesTheDraftAsTheConfigSaysUnlessTold) {
+  EXPECT_THAT(program_.run(kPredict + "--placement rank0").out, HasSubstr("with draft chinchilla-4b (rank0)"));
+  const std::string dedicated = program_.folder() / "dedicated.yaml";
+  std::ofstream(dedicated) << "target: manpy-11m\ndraft: manpy-2m\nplacement: dedicated\nprompts: [{random: 8}]\n";
+  const std::string predict = "--predict --hardware tpu-v4x16 --alpha 0.5 --config '" + dedicated + "' --ranks ";
+  EXPECT_THAT(program_.run(predict + "3").out, HasSubstr("with draft manpy-2m (dedicated)"));
+  program_.expect_error(predict + "1", "dedicated.yaml: placement: found dedicated with 1 rank");
 }
 
 TEST_F(StudyProgram, ErrorsAreOneLineAndExitCodeTwo) {
