@@ -47,8 +47,11 @@ struct TileMatmul {
   static constexpr int kInputs = kSums;
   static constexpr int kWeights = kInputs + 2;
 
-  /// How far ahead of its use each panel's next weights are asked for.
-  static constexpr std::int64_t kAheadBytes = std::int64_t{4} << 10;
+  /// How far ahead of its use each panel's next weights are asked for: the next tile. Farther ahead these requests outrun what the CPU reads ahead by itself
+  /// and hold back the loads behind them (docs/benchmarking.md, "With AMX BF16").
+  static constexpr std::int64_t kAheadBytes = kTileBytes;
+  /// With so few rows two panels side by side keep up with memory, which is read more quickly in two places than in four.
+  static constexpr std::int64_t kFewRows = 8;
   /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;
   static_assert(kMaxSlices <= 1 << (kLevels - 1));
@@ -238,33 +241,37 @@ struct TileMatmul {
     block<A, B>(job, rows, x, y, panel, last);
   }
 
-  /// Panels [begin, end), as many side by side as there are sums for: independent chains hide the latency of a product, and inputs serve several
+  /// Panels [begin, end), up to B side by side: independent chains hide the latency of a product, and inputs serve several
   /// panels. In parts as equal as can be, larger ones first.
-  template <int A>
+  template <int A, int B>
   static void panels(const MatmulJob& job, std::int64_t rows, const std::byte* x, float* y, std::int64_t begin,
                      std::int64_t end, std::int64_t last) {
-    constexpr int kSideBySide = kSums / A;
+    static_assert(A * B <= kSums);
     while (begin < end) {
-      const std::int64_t parts = (end - begin + kSideBySide - 1) / kSideBySide;
+      const std::int64_t parts = (end - begin + B - 1) / B;
       const std::int64_t count = (end - begin + parts - 1) / parts;
-      some<A, kSideBySide>(count, job, rows, x, y, begin, last);
+      some<A, B>(count, job, rows, x, y, begin, last);
       begin += count;
     }
   }
 
-  static std::int64_t side_by_side(std::int64_t rows) { return rows <= kTileRows ? kSums : kSums / 2; }
+  static std::int64_t side_by_side(std::int64_t rows) { return rows > kFewRows && rows <= kTileRows ? 4 : 2; }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
     for_blocks_of_rows(
         job, begin, end,
         [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, bool new_next) {
           const std::int64_t last = new_next ? end : -1;
-          if (rows <= kTileRows) {
-            configure<1>(rows);
-            panels<1>(job, rows, x, y, first, stop, last);
-          } else {
+          if (rows > kTileRows) {
             configure<2>(rows);
-            panels<2>(job, rows, x, y, first, stop, last);
+            panels<2, 2>(job, rows, x, y, first, stop, last);
+            return;
+          }
+          configure<1>(rows);
+          if (side_by_side(rows) == 4) {
+            panels<1, 4>(job, rows, x, y, first, stop, last);
+          } else {
+            panels<1, 2>(job, rows, x, y, first, stop, last);
           }
         });
     T::release();
