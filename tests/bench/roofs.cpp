@@ -197,7 +197,8 @@ Words words_of(const std::byte* begin, std::size_t bytes) {
 std::vector<RoofWay> ways_to_read() {
   std::vector<RoofWay> ways{{"avx2, 1 stream", read_avx2<1, false>},
                             {"avx2, 4 streams", read_avx2<4, false>},
-                            {"avx2, 1 stream, prefetch", read_avx2<1, true>}};
+                            {"avx2, 1 stream, prefetch", read_avx2<1, true>},
+                            {"avx2, 4 streams, prefetch", read_avx2<4, true>}};
   if (has_avx512()) {
     ways.push_back({"avx512, 1 stream", read_avx512<1, false>});
     ways.push_back({"avx512, 4 streams", read_avx512<4, false>});
