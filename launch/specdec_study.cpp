@@ -44,7 +44,8 @@ void predict(const StudyCommand& command) {
                             .draft_dtype = config.type_of_draft(),
                             .placement = command.placement.value_or(config.placement),
                             .ranks = command.ranks.value_or(hardware.ranks),
-                            .context = command.context};
+                            .context = command.context,
+                            .whole_rows = config.decode.sampling.truncates()};
   require_target_ranks(job.placement, job.ranks, command.placement ? "--placement" : command.config + ": placement");
   const std::int64_t longest = std::min(job.target.context, job.draft.context) - 1;
   if (command.context > longest) {
@@ -158,7 +159,9 @@ void time_passes_alone(const StudyCommand& command) {
                                   {"layer_ms", 1e3 * times.layer},
                                   {"loop_ms", 1e3 * times.beside.loop},
                                   {"drafted_ms", 1e3 * times.beside.drafted},
-                                  {"accepted_ms", 1e3 * times.beside.accepted}};
+                                  {"accepted_ms", 1e3 * times.beside.accepted},
+                                  {"target_after_smaller_ms", ms(times.target_after_smaller)},
+                                  {"scored_ms", ms(times.beside.scored)}};
   }
   if (command.json.empty()) {
     write_text(out.dump(1) + "\n", [] {});

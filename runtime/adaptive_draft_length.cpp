@@ -86,7 +86,8 @@ std::vector<double> relative_loop_times(const RunConfig& config, const ModelConf
                             .target_dtype = config.dtype,
                             .draft_dtype = config.type_of_draft(),
                             .placement = config.placement,
-                            .ranks = ranks};
+                            .ranks = ranks,
+                            .whole_rows = config.decode.sampling.truncates()};
   for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(loop_time(hardware, job, k, kPriorAlpha).total());
   return times;
 }

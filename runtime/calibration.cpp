@@ -7,8 +7,10 @@
 #include <cmath>
 
 #include "backend/error.h"
+#include "runtime/cost_model.h"
 #include "runtime/delays.h"
 #include "runtime/pass_work.h"
+#include "runtime/statistics.h"
 #include "runtime/theory.h"
 #include "runtime/units.h"
 
@@ -32,6 +34,8 @@ Weighed one_row(const ModelConfig& model, DType dtype, double context, int ranks
   return {work.weight_bytes, work.cache_bytes};
 }
 
+Weighed one_row_of_draft(const CalibrationData& data) { return one_row(data.draft, data.draft_dtype, data.context, 1); }
+
 /// What is read in `seconds` of a pass beside the overhead of its layers.
 double reading_of(double seconds, double overhead) { return std::max(seconds - overhead, kLeastReading * seconds); }
 
@@ -53,30 +57,48 @@ double interpolated(const std::vector<double>& costs, double rows) {
   return costs[below - 1] + (rows - static_cast<double>(below)) * (costs[below] - costs[below - 1]);
 }
 
+/// What a pass of the target takes longer for each byte that is read for drafting before it, by drafts of two sizes.
+double displaced_by_a_byte(const CalibrationData& data, double draft_bytes) {
+  const std::vector<double>& of_draft = data.passes.target;
+  const std::vector<double>& of_smaller = data.passes.target_after_smaller;
+  const double more = draft_bytes - one_row(smaller_draft(data.draft), data.draft_dtype, data.context, 1).weights;
+  if (more <= 0 || of_smaller.size() < 2) return 0;
+  std::vector<double> longer;
+  for (std::size_t i = 1; i < of_smaller.size(); ++i) longer.push_back(of_draft[i] - of_smaller[i]);
+  return std::max(midmean(std::move(longer)) / more, 0.0);
+}
+
 /// What a loop has beside its passes. The pair's loops say what it is with a target as large as theirs, those of a model in the cache what it is without.
 void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& hardware) {
   const PassTimes& passes = data.passes;
   const bool stays = hardware.keeps(share.weights * data.ranks);
-  const double told =
-      data.ranks > 1 ? hardware.interconnect.broadcast(0, data.ranks) + hardware.interconnect.gather(0, data.ranks) : 0;
-  const double loop = std::max(data.alone.rest + data.alone.broadcast - told, 0.0);
   const double drafted = data.drafts.drafted;
+  const auto sent = [&](double rows) {
+    if (data.ranks == 1) return 0.0;
+    return hardware.interconnect.broadcast(0, data.ranks) +
+           decision_gather(hardware.interconnect, data.target, data.whole_rows, std::llround(rows), data.ranks);
+  };
+  const double loop = std::max(data.alone.rest + data.alone.broadcast - sent(1), 0.0);
   const double after_all = std::pow(data.drafts.alpha, drafted);
   const double one_row = stays ? passes.draft[0] : passes.draft_after_target;
   const double first = one_row + after_all * (std::max(passes.draft[1], one_row) - one_row);
-  const double more = data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast;
+  const double more =
+      data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast - (sent(drafted + 1) - sent(1));
   hardware.accepted_seconds = passes.beside.accepted;
   const double stand = tokens_per_loop(data.drafts.alpha, std::llround(drafted)) - 1;
   const double beside =
       data.drafts.draft + more - first - (drafted - 1) * passes.draft[0] - stand * hardware.accepted_seconds;
-  const double of_one = std::max(beside / drafted, 0.0);
-  const auto warm = [&](double with_target, double without) {
-    return stays || without <= 0 ? with_target : std::min(with_target, without);
-  };
-  hardware.loop_seconds = warm(loop, passes.beside.loop);
+  const bool apart = !stays && passes.beside.loop > 0;
+  hardware.loop_seconds = apart ? std::min(loop, passes.beside.loop) : loop;
   hardware.cold_loop_seconds = loop - hardware.loop_seconds;
-  hardware.drafted_seconds = warm(of_one, passes.beside.drafted);
-  hardware.cold_drafted_seconds = of_one - hardware.drafted_seconds;
+  hardware.drafted_seconds = apart ? passes.beside.drafted : std::max(beside / drafted, 0.0);
+  const double colder = beside - drafted * hardware.drafted_seconds;
+  hardware.cold_drafted_seconds = apart ? std::max(colder / drafted, 0.0) : 0;
+  if (apart && colder < 0) {
+    const double overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
+    const double quicker = std::max(one_row + colder, passes.draft[0]);
+    hardware.refill_rate = one_row_of_draft(data).all() / reading_of(quicker, overhead);
+  }
 }
 
 }  // namespace
@@ -92,7 +114,7 @@ Hardware calibrate(const CalibrationData& data) {
   const auto layers = static_cast<double>(data.target.layers);
   const double overhead = layers * data.passes.layer;
 
-  const Weighed draft = one_row(data.draft, data.draft_dtype, data.context, 1);
+  const Weighed draft = one_row_of_draft(data);
   const double draft_overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
   hardware.cached_bytes = kCacheMargin * draft.weights;
   hardware.cache.rate = draft.all() / reading_of(data.passes.draft.front(), draft_overhead);
@@ -107,20 +129,18 @@ Hardware calibrate(const CalibrationData& data) {
     hardware.node_read_rate = together * data.ranks;
     hardware.ranks_per_node = data.ranks;
   }
-  // In jobs a pass takes longer than alone, since other ranks read too, and with a draft in its loops by another time than without: the draft's weights drive the target's out of
-  // caches, and ranks that waited while it drafted begin cold. As long for any number of rows, for it is reading that waits; and as much longer as the draft is large.
-  const double scored = interpolated(data.passes.target, data.drafts.drafted + 1);
-  const double in_loops = data.alone.compute - data.passes.target.front();
-  const double displaced = data.drafts.compute - scored - in_loops;
-  hardware.displaced_seconds = std::max(displaced, 0.0) / std::min(draft.weights, share.weights * data.ranks);
+  // Passes after as many of the draft are as in loops, but for what jobs add to them, other ranks that read too and all else that goes on: as long for any number of rows, since it is
+  // reading that waits. One row comes in loops that do not draft.
+  const double longer = data.drafts.compute - interpolated(data.passes.target, data.drafts.drafted + 1);
+  const double driven_out = std::min(draft.weights, share.weights * data.ranks);
+  hardware.displaced_seconds = displaced_by_a_byte(data, draft.weights);
   std::vector<double> in_jobs = data.passes.target;
-  for (double& seconds : in_jobs) seconds += in_loops + std::min(displaced, 0.0);
+  for (double& seconds : in_jobs) seconds += longer - hardware.displaced_seconds * driven_out;
   in_jobs.front() = data.alone.compute;
   hardware.memory.rows_cost = costs_of(in_jobs, overhead, share, hardware.memory.rate);
-  // A model in the cache waits for no memory, but the share by which a draft makes a pass colder than one row alone in its loops is its own too.
-  const double colder = data.drafts.compute / (scored + in_loops);
+  // What stays in the cache is scored in loops of its own, whatever the jobs' target does there.
   std::vector<double> cached = data.passes.draft;
-  for (std::size_t i = 1; i < cached.size(); ++i) cached[i] *= std::max(colder, 1.0);
+  std::ranges::copy(data.passes.beside.scored, cached.begin() + 1);
   hardware.cache.rows_cost = costs_of(cached, draft_overhead, draft, hardware.cache.rate);
 
   if (data.ranks > 1) {

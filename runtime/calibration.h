@@ -31,6 +31,7 @@ struct CalibrationData {
   DType draft_dtype = DType::kBF16;
   int ranks = 1;
   double context = 0;                ///< mean of the jobs'
+  bool whole_rows = false;           ///< PredictedJob's
   PassTimes passes;                  ///< of as many ranks
   CalibrationLoop alone;             ///< K = 0
   CalibrationLoop drafts;            ///< K > 0
@@ -39,12 +40,14 @@ struct CalibrationData {
 
 /// Solves for the constants, each from what shows it alone:
 ///  - a layer's overhead: passes of a model of nothing but layers;
-///  - the rate at which a model is read that stays in the cache, and what more rows cost there: the draft's passes; at which it is read back after another: those that follow the target's;
+///  - the rate at which a model is read that stays in the cache: one of the draft's after another; at which it is read back after another: those that follow the target's;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
-///  - what more rows cost there: passes of a rank's part of the target, as much later each as the scoring pass with K = 0 is in its loops;
-///  - what a pass takes longer for each byte of the draft: the scoring pass with K > 0 beside one of as many rows; several rows of a model in the cache take as much longer in proportion;
+///  - what more rows cost there: passes of a rank's part of the target after as many of the draft, as much later each as the scoring pass with K > 0 is in its loops;
+///  - what a pass takes longer for each byte of the draft: the same passes after those of a smaller one;
+///  - what more rows of a model cost that stays in a cache: the passes that score them in loops of the draft with the smaller one;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';
-///  - a loop, a drafted token, and one that stands, beside all that: loops of a model that stays in the cache; what is left of the jobs' loops beyond is what a target costs that does not;
+///  - a loop, a drafted token, and one that stands, beside all that: loops of a model that stays in the cache; what the jobs' loops take beyond is what a target costs that does not, and
+///    where they take less, the draft's first pass is the quicker;
 ///  - the machine's jitter, delays that come between two collectives now and then: how far P90 and P99 of the loops with K = 0 lie above their P50 (runtime/delays.h).
 /// A constant that noise would make negative is 0.
 Hardware calibrate(const CalibrationData& data);

@@ -23,6 +23,13 @@ PassWork work_on(const Hardware& hardware, const ModelConfig& model, DType dtype
 
 }  // namespace
 
+double decision_gather(const Interconnect& interconnect, const ModelConfig& target, bool whole_rows, std::int64_t rows,
+                       int ranks) {
+  constexpr std::int64_t kBytesOfRow = 8;  // (max, argmax)
+  const std::int64_t of_row = whole_rows ? target.vocabulary * static_cast<std::int64_t>(sizeof(float)) : kBytesOfRow;
+  return interconnect.gather(static_cast<std::size_t>(rows * of_row), ranks);
+}
+
 PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in) {
   const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, in);
   const double computing = hardware.operations_rate > 0 ? work.operations / hardware.operations_rate : 0;
@@ -71,10 +78,7 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
   if (ranks > 1 && !drafts_together(job.placement)) {
     loop.broadcast = hardware.interconnect.broadcast(RoundChannel::message_bytes(k), ranks);
   }
-  if (ranks > 1) {
-    constexpr std::size_t kBytesOfRow = 8;  // (max, argmax)
-    loop.gather = hardware.interconnect.gather(kBytesOfRow * static_cast<std::size_t>(k + 1), ranks);
-  }
+  if (ranks > 1) loop.gather = decision_gather(hardware.interconnect, job.target, job.whole_rows, k + 1, ranks);
   loop.rest = hardware.loop_seconds + (target_stays ? 0 : hardware.cold_loop_seconds);
   return loop;
 }

@@ -23,6 +23,8 @@ struct PredictedJob {
   Placement placement = Placement::kRank0;
   int ranks = 1;             ///< that the job has
   std::int64_t context = 0;  ///< committed tokens: the middle of what is generated
+  bool whole_rows =
+      false;  ///< sampling that truncates: a decision takes all logits to one rank, not a few bytes of each row
 };
 
 /// Seconds of a pass.
@@ -37,6 +39,10 @@ struct PassTime {
 /// `ranks` read at the same time; `in`: where the weights are (Hardware::keeps).
 PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in = WeightsIn::kMemory);
 
+/// What a decision about `rows` rows sends to one rank: all their logits in fp32, or a few bytes of each.
+double decision_gather(const Interconnect& interconnect, const ModelConfig& target, bool whole_rows, std::int64_t rows,
+                       int ranks);
+
 /// A loop of K drafted tokens as it is made up.
 struct LoopWork {
   PassTime first_draft;  ///< the target's pass leaves nothing of the draft in a cache that does not hold both
@@ -50,7 +56,7 @@ struct LoopWork {
   double order = 0;
   double broadcast = 0;  ///< of the round's message
   PassTime score;        ///< the target's pass over K + 1 rows
-  double gather = 0;     ///< the least that a decision sends: a few bytes a row, to one rank
+  double gather = 0;     ///< what a decision sends to one rank, of all rows together
   double rest = 0;
 };
 

@@ -13,14 +13,18 @@ namespace specdec {
 /// Median seconds of passes of rank 0 of a job, nothing else running: what a calibration needs beside real jobs.
 struct PassTimes {
   int threads = 1;  ///< that it has in such a job
-  /// Its part of the target over 1, 2, ... rows without their collectives, the draft's pass before each, as in a loop.
+  /// Its part of the target over 1, 2, ... rows without their collectives, as many passes of the draft before each as in a loop (before one row as before two).
   std::vector<double> target;
-  double whole_target = 0;    ///< over one row, of all of the target: what it reads when it reads alone
+  std::vector<double> target_after_smaller;  ///< the same after those of smaller_draft()
+  double whole_target = 0;                   ///< over one row, of all of the target: what it reads when it reads alone
   std::vector<double> draft;  ///< of 1, 2, ... rows, one after another: as far as its weights stay in a cache they do
   double draft_after_target = 0;  ///< of one row, after a pass of the target
   double layer = 0;               ///< of a layer that has next to no weights
   WarmLoops beside;               ///< passes: of loops of the draft
 };
+
+/// The draft with a quarter of its layers, of random weights: what it is to the target, this one is to the draft.
+ModelConfig smaller_draft(ModelConfig draft);
 
 /// As many rows as PassTimes has.
 inline constexpr std::int64_t kTimedRows = 16;

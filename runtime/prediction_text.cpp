@@ -24,6 +24,13 @@ json simulated_json(const Simulated& of, std::int64_t loops) {
 
 }  // namespace
 
+json split_json(const LoopTime& loop) {
+  return {{"draft", loop.draft * kMsPerSecond},
+          {"broadcast", loop.broadcast * kMsPerSecond},
+          {"score", loop.score * kMsPerSecond},
+          {"rest", loop.rest * kMsPerSecond}};
+}
+
 std::string prediction_table(const PredictionHeader& header, std::span<const Prediction> predictions) {
   const PredictedJob& job = *header.job;
   std::string text = fmt::format("Predicted, not measured: {} with draft {} ({}) on {}, {} rank{}, alpha {}\n",
@@ -78,11 +85,7 @@ nlohmann::json prediction_json(const PredictionHeader& header, std::span<const P
          {"p90_ms", token.p90 * kMsPerSecond},
          {"p99_ms", token.p99 * kMsPerSecond},
          {"variance_ms2", of.token.variance * kMsPerSecond * kMsPerSecond},
-         {"split_ms",
-          {{"draft", of.loop.draft * kMsPerSecond},
-           {"broadcast", of.loop.broadcast * kMsPerSecond},
-           {"score", of.loop.score * kMsPerSecond},
-           {"rest", of.loop.rest * kMsPerSecond}}},
+         {"split_ms", split_json(of.loop)},
          {"simulated", header.simulated.empty() ? json() : simulated_json(header.simulated[i], header.loops)}});
   }
   return {{"schema", "specdec.prediction"},

@@ -29,4 +29,7 @@ std::string prediction_table(const PredictionHeader& header, std::span<const Pre
 /// speedup, p50_ms, p90_ms, p99_ms (per token), variance_ms2, split_ms, simulated: null or {loops, ms_per_token, p50_ms, p90_ms, p99_ms, loop_p50_ms, loop_p90_ms, loop_p99_ms}}], best_k}. rows[].speedup is over K = 0 whether or not that is among them.
 nlohmann::json prediction_json(const PredictionHeader& header, std::span<const Prediction> predictions);
 
+/// A loop's parts, in milliseconds.
+nlohmann::json split_json(const LoopTime& loop);
+
 }  // namespace specdec

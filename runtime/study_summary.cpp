@@ -170,7 +170,8 @@ std::optional<Prediction> predict_point(const Hardware& described, const StudyPo
                    .draft_dtype = config.type_of_draft(),
                    .placement = point.placement,
                    .ranks = point.ranks,
-                   .context = static_cast<std::int64_t>(figures.context)};
+                   .context = static_cast<std::int64_t>(figures.context),
+                   .whole_rows = config.decode.sampling.truncates()};
   if (!config.draft.empty()) job.draft = load_model_config(config.draft);
   const std::int64_t ks[] = {point.k};
   Prediction of = predict(hardware, job, figures.alpha.value_or(0), ks).front();
@@ -213,11 +214,15 @@ PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
     return seconds;
   };
   return {.target = by_rows("target_ms"),
+          .target_after_smaller = by_rows("target_after_smaller_ms"),
           .whole_target = one("whole_target_ms"),
           .draft = by_rows("draft_ms"),
           .draft_after_target = one("draft_after_target_ms"),
           .layer = one("layer_ms"),
-          .beside = {.loop = one("loop_ms"), .drafted = one("drafted_ms"), .accepted = one("accepted_ms")}};
+          .beside = {.loop = one("loop_ms"),
+                     .drafted = one("drafted_ms"),
+                     .accepted = one("accepted_ms"),
+                     .scored = by_rows("scored_ms")}};
 }
 
 /// A description for each rank count whose two points have run.
@@ -242,6 +247,7 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
                                    .draft_dtype = config.type_of_draft(),
                                    .ranks = ranks,
                                    .context = summary.points[alone].context,
+                                   .whole_rows = config.decode.sampling.truncates(),
                                    .passes = typical_passes(passes, ranks),
                                    .alone = loop_of(summary.points[alone]),
                                    .drafts = loop_of(summary.points[drafts]),

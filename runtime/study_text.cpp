@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/nullable.h"
+#include "runtime/prediction_text.h"
 #include "runtime/published.h"
 #include "runtime/theory.h"
 #include "runtime/units.h"
@@ -58,6 +59,7 @@ json point_json(const StudyPoint& point, const PointFigures& f) {
                         {"ms_per_loop", kMsPerSecond * of.loop.total()},
                         {"tokens_per_loop", of.tokens_per_loop},
                         {"speedup", of.speedup},
+                        {"split_ms", split_json(of.loop)},
                         {"p50_ms", kMsPerSecond * of.token.percentiles.p50},
                         {"p90_ms", kMsPerSecond * of.token.percentiles.p90},
                         {"p99_ms", kMsPerSecond * of.token.percentiles.p99}};

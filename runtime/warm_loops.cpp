@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kDrafted = kWarmRows - 1;
 constexpr std::int64_t kLoops = 24;  // of each kind
+constexpr std::int64_t kScored = 8;  // of each number of rows
 constexpr std::size_t kEventsADraftedToken = 4;
 
 /// Rejects what it is shown, and goes on from the target's distribution: where both models are the same nothing else is left.
@@ -34,7 +35,7 @@ class NothingStands final : public Verifier {
   }
 };
 
-/// Keeps what whole loops took beside their passes, in each of which `stand` drafted tokens stand.
+/// Keeps what the scoring passes of whole loops took, and the loops beside all passes. In each `stand` drafted tokens stand.
 class BesidePasses final : public OutputSink {
  public:
   BesidePasses(const Tracer& drafts, std::int64_t stand) : drafts_(drafts), stand_(stand) {}
@@ -48,11 +49,13 @@ class BesidePasses final : public OutputSink {
     }
     if (loop.cut) return;
     check(loop.accepted == stand_, "warm loops are of the kind that they are timed as");
-    seconds_.push_back(loop.total - passes);
+    beside_.push_back(loop.total - passes);
+    scores_.push_back(loop.score_compute);
   }
   void finish_output(const std::string&, const std::string&) override {}
 
-  double typical() const { return median(seconds_); }
+  double beside() const { return median(beside_); }
+  double score() const { return median(scores_); }
 
  private:
   static double seconds_of(const TraceEvent& event) { return static_cast<double>(event.end - event.begin) * 1e-9; }
@@ -60,12 +63,14 @@ class BesidePasses final : public OutputSink {
   const Tracer& drafts_;
   const std::int64_t stand_;
   std::size_t seen_ = 0;
-  std::vector<double> seconds_;
+  std::vector<double> beside_;
+  std::vector<double> scores_;
 };
 
 }  // namespace
 
-WarmLoops warm_loops(const RunConfig& config, Transformer& model, std::int64_t context) {
+WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& smaller, std::int64_t most_rows,
+                     std::int64_t context) {
   const std::int64_t room = model.config().context - context;
   if (context < 1 || room < 2 * kWarmRows) return {};
   Progress progress;
@@ -76,29 +81,41 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, std::int64_t c
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     prompt[i] = static_cast<Token>(static_cast<std::int64_t>(10 + i) % model.config().vocabulary);
   }
-  const auto typical = [&](const Verifier& verifier, std::int64_t drafted, std::int64_t stand) -> double {
-    Tracer tracer(static_cast<std::size_t>((kLoops + 1) * kWarmRows) * kEventsADraftedToken);
-    ModelDrafter drafter(model, config.decode.sampling, config.decode.seed, 1, &tracer);
+  struct Typical {
+    double beside = 0;
+    double score = 0;
+  };
+  const auto typical = [&](const Verifier& verifier, Transformer& draft, std::int64_t loops, std::int64_t drafted,
+                           std::int64_t stand) -> Typical {
+    Tracer tracer(static_cast<std::size_t>((loops + 1) * (drafted + 1)) * kEventsADraftedToken);
+    ModelDrafter drafter(draft, config.decode.sampling, config.decode.seed, 1, &tracer);
     Decision decision(model.head(), true, config.decode.sampling, verifier, config.decode.seed);
-    if (decision.takes_unread()) return 0;
+    if (decision.takes_unread()) return {};
     Scorer scorer(model, group, decision);
-    RoundChannel channel(control, progress, kDrafted);
+    RoundChannel channel(control, progress, std::max<std::int64_t>(drafted, 1));
     FixedDraftLength length(drafted);
     Coordinator coordinator(scorer, channel, drafted > 0 ? &drafter : nullptr, length, nullptr,
-                            {.max_new_tokens = std::min(kLoops * (stand + 1), room), .eos = {}, .stop = {}},
+                            {.max_new_tokens = std::min(loops * (stand + 1), room), .eos = {}, .stop = {}},
                             [] { return false; });
     BesidePasses sink(tracer, stand);
     coordinator.generate(0, "", prompt, sink);
-    return sink.typical();
+    return {sink.beside(), sink.score()};
   };
   const TokenVerifier rule;
-  const double alone = typical(rule, 0, 0);
-  const double all = typical(rule, kDrafted, kDrafted);
-  const double none = typical(NothingStands(), kDrafted, 0);
+  const NothingStands nothing;
+  const double alone = typical(rule, model, kLoops, 0, 0).beside;
+  const double all = typical(rule, model, kLoops, kDrafted, kDrafted).beside;
+  const double none = typical(nothing, model, kLoops, kDrafted, 0).beside;
   constexpr auto kTokens = static_cast<double>(kDrafted);
-  return {.loop = alone,
-          .drafted = std::max((none - alone) / kTokens, 0.0),
-          .accepted = std::max((all - none) / kTokens, 0.0)};
+  WarmLoops found = {.loop = alone,
+                     .drafted = std::max((none - alone) / kTokens, 0.0),
+                     .accepted = std::max((all - none) / kTokens, 0.0)};
+  if (alone <= 0 || room < kScored + most_rows) return found;
+  for (std::int64_t rows = 2; rows <= most_rows; ++rows) {
+    // The last rounds of a job draft less than the rows that are asked for, and do not count (LoopRecord::cut).
+    found.scored.push_back(typical(nothing, smaller, kScored + rows, rows - 1, 0).score);
+  }
+  return found;
 }
 
 }  // namespace specdec

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "models/transformer.h"
 #include "runtime/config.h"
@@ -12,12 +13,15 @@ struct WarmLoops {
   double loop = 0;      ///< without drafting
   double drafted = 0;   ///< a drafted token more
   double accepted = 0;  ///< a drafted token that stands, over one that does not
+  /// The pass that scores 2, 3, ... rows after a smaller model drafted all but one of them: as a target that stays in a cache has them, other work between.
+  std::vector<double> scored;
 };
 
 /// Loops of `model` as its own target and draft on one rank, after `context` tokens, sampled as the config says: without drafting; with all drafted tokens standing, as they do
-/// where both have the same distributions; and with none. Medians. All 0 where the context is too short, and on a device, whose host waits for several things at once.
-/// The model takes kWarmRows rows.
-WarmLoops warm_loops(const RunConfig& config, Transformer& model, std::int64_t context);
+/// where both have the same distributions; and with none. Then with `smaller`, of the same vocabulary, as its draft, up to `most_rows` rows. Medians. All 0 and nothing where the context is too short, and
+/// on a device, whose host waits for several things at once. The model takes kWarmRows and `most_rows` rows.
+WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& smaller, std::int64_t most_rows,
+                     std::int64_t context);
 
 inline constexpr std::int64_t kWarmRows = 5;
 

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "backend/factory.h"
+#include "models/transformer.h"
+#include "parallel/communicator.h"
+#include "parallel/timed_communicator.h"
+
+namespace specdec {
+
+/// A model, or one rank's part of it, passes of which are timed.
+class TimedModel {
+ public:
+  /// `context` tokens come before what a pass scores, `most_rows` rows at most. `group` and `backend` outlive it.
+  TimedModel(const ModelConfig& shape, std::unique_ptr<TensorSource> weights, DType dtype, Backend& backend,
+             std::int64_t context, std::int64_t most_rows, Communicator& group);
+
+  /// Fills the cache. Collective.
+  void prefill();
+  /// Seconds of a pass over `rows` rows, less its all-reduces. Collective.
+  double pass(std::size_t rows);
+  Transformer& model() { return model_; }
+
+ private:
+  Backend& backend_;
+  TimedCommunicator group_;
+  std::unique_ptr<TensorSource> weights_;
+  Transformer model_;
+  KvCache cache_;
+  std::vector<std::int32_t> position_;
+  std::vector<std::int32_t> parent_;
+  std::vector<Token> tokens_;
+};
+
+/// Rank 0 of several whose passes are timed: the others are threads with cores of their own that do their parts meanwhile, over shared memory as in a job, and wait in between while rank 0
+/// does something else. Where there are not as many cores they are not there, and sums are rank 0's own part.
+class TimedRanks {
+ public:
+  using Make = std::function<std::unique_ptr<TimedModel>(Communicator& group, Backend& backend)>;
+
+  /// `make` is called on the thread of each rank. The caller is bound to cores of its own as long as this lives.
+  TimedRanks(int ranks, int cores, const BackendOptions& options, const Make& make);
+  TimedRanks(const TimedRanks&) = delete;
+  TimedRanks& operator=(const TimedRanks&) = delete;
+  ~TimedRanks();
+
+  Backend& backend() { return *backend_; }
+  /// As TimedModel::pass(), by all ranks.
+  double pass(std::size_t rows);
+
+ private:
+  class Others;
+  class Bound;
+
+  std::unique_ptr<Bound> bound_;  ///< before the backend, whose threads are bound as it is
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Others> others_;
+  std::unique_ptr<Communicator> group_;
+  std::unique_ptr<TimedModel> model_;
+};
+
+}  // namespace specdec
