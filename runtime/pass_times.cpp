@@ -18,10 +18,11 @@
 namespace specdec {
 namespace {
 
-constexpr int kTurns = 7;
+constexpr int kTurns = 5;
+// Of passes over as many rows within a turn; slow ones are few.
 constexpr int kWarmUps = 3;
-constexpr int kPasses = 5;
-constexpr double kLeastTime = 0.005;  // seconds of passes over as many rows within a turn
+constexpr int kLeastPasses = 2;
+constexpr double kLeastTime = 0.02;  // seconds
 
 /// Of the config's prompts, for a target with `vocabulary` tokens.
 double mean_prompt_tokens(const RunConfig& config, std::int64_t vocabulary) {
@@ -54,12 +55,14 @@ class Series {
   template <typename Before>
   void turn(Before before) {
     for (std::size_t rows = 1; rows <= seconds_.size(); ++rows) {
-      for (int pass = 0; pass < kWarmUps; ++pass) {
+      const auto within = [&](double until, int pass, int least) { return pass < least || now_seconds() < until; };
+      const double warm = now_seconds() + kLeastTime;
+      for (int pass = 0; pass < kWarmUps && within(warm, pass, 1); ++pass) {
         before(rows);
         model_.pass(rows);
       }
       const double until = now_seconds() + kLeastTime;
-      for (int pass = 0; pass < kPasses || now_seconds() < until; ++pass) {
+      for (int pass = 0; within(until, pass, kLeastPasses); ++pass) {
         before(rows);
         seconds_[rows - 1].push_back(model_.pass(rows));
       }

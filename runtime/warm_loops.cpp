@@ -54,6 +54,7 @@ class BesidePasses final : public OutputSink {
   }
   void finish_output(const std::string&, const std::string&) override {}
 
+  std::int64_t loops() const { return std::ssize(beside_); }
   double beside() const { return median(beside_); }
   double score() const { return median(scores_); }
 
@@ -94,10 +95,9 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& s
     Scorer scorer(model, group, decision);
     RoundChannel channel(control, progress, std::max<std::int64_t>(drafted, 1));
     FixedDraftLength length(drafted);
-    Coordinator coordinator(scorer, channel, drafted > 0 ? &drafter : nullptr, length, nullptr,
-                            {.max_new_tokens = std::min(loops * (stand + 1), room), .eos = {}, .stop = {}},
-                            [] { return false; });
     BesidePasses sink(tracer, stand);
+    Coordinator coordinator(scorer, channel, drafted > 0 ? &drafter : nullptr, length, nullptr,
+                            {.max_new_tokens = room, .eos = {}, .stop = {}}, [&] { return sink.loops() >= loops; });
     coordinator.generate(0, "", prompt, sink);
     return {sink.beside(), sink.score()};
   };
@@ -112,8 +112,7 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& s
                      .accepted = std::max((all - none) / kTokens, 0.0)};
   if (alone <= 0 || room < kScored + most_rows) return found;
   for (std::int64_t rows = 2; rows <= most_rows; ++rows) {
-    // The last rounds of a job draft less than the rows that are asked for, and do not count (LoopRecord::cut).
-    found.scored.push_back(typical(nothing, smaller, kScored + rows, rows - 1, 0).score);
+    found.scored.push_back(typical(nothing, smaller, kScored, rows - 1, 0).score);
   }
   return found;
 }

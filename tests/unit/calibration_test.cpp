@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <utility>
 
 #include "runtime/cost_model.h"
 #include "runtime/hardware_load.h"
@@ -20,7 +21,8 @@ PredictedJob shipped(int ranks) {
   return {.target = load_model_config(kSource / "assets/manpy-11m"),
           .draft = load_model_config(kSource / "assets/manpy-2m"),
           .ranks = ranks,
-          .context = 150};
+          .context = 150,
+          .whole_rows = true};
 }
 
 /// A machine that is known in full.
@@ -31,6 +33,7 @@ Hardware truth(int ranks) {
   hardware.cache = {.rate = 30e9, .rows_cost = {1, 1.2, 1.7, 1.9, 2.2, 2.9, 3.3, 3.6, 4.1, 4.5}};
   hardware.cached_bytes = 1.25 * 3.3e6;
   hardware.refill_rate = 11e9;
+  hardware.displaced_seconds = 3e-11;
   if (ranks > 1) {
     hardware.node_read_rate = 24e9;
     hardware.ranks_per_node = ranks;
@@ -68,22 +71,29 @@ CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int
                        .draft = job.draft,
                        .ranks = job.ranks,
                        .context = static_cast<double>(job.context),
+                       .whole_rows = job.whole_rows,
                        .alone = loop(0),
                        .drafts = loop(drafted)};
+  const auto after = [&](std::int64_t rows, const ModelConfig& draft) {
+    return pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context, .ranks = job.ranks}),
+                     job.ranks)
+               .work +
+           hardware.displaced_seconds * work_of(draft, {}).weight_bytes;
+  };
   for (std::int64_t rows = 1; rows <= 10; ++rows) {
-    const auto pass = [&](int ranks) {
-      return pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context, .ranks = ranks}), 1).work;
-    };
-    data.passes.target.push_back(pass(job.ranks));
-    if (rows == 1) data.passes.whole_target = pass(1);
+    data.passes.target.push_back(after(rows, job.draft));
+    data.passes.target_after_smaller.push_back(after(rows, smaller_draft(job.draft)));
     data.passes.draft.push_back(
         pass_time(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, WeightsIn::kCache).total());
+    if (rows > 1) data.passes.beside.scored.push_back(data.passes.draft.back());
   }
+  data.passes.whole_target = pass_time(hardware, work_of(job.target, {.context = job.context}), 1).work;
   data.passes.draft_after_target =
       pass_time(hardware, work_of(job.draft, {.rows = 1, .context = job.context}), 1, WeightsIn::kCacheOnce).total();
   data.passes.layer = hardware.layer_seconds;
-  data.passes.beside = {
-      .loop = hardware.loop_seconds, .drafted = hardware.drafted_seconds, .accepted = hardware.accepted_seconds};
+  data.passes.beside.loop = hardware.loop_seconds;
+  data.passes.beside.drafted = hardware.drafted_seconds;
+  data.passes.beside.accepted = hardware.accepted_seconds;
   return data;
 }
 
@@ -127,25 +137,63 @@ TEST(Calibration, ASimulationHasThePercentilesOfTheLoopsThatItWasMadeOf) {
   }
 }
 
-TEST(Calibration, WhatAPassTakesLongerInLoopsThatDraftIsForAllNumbersOfRowsAndAsTheDraftIsLarge) {
+TEST(Calibration, WhatJobsAddToAPassIsForAllNumbersOfRowsThatAreScored) {
   const PredictedJob job = shipped(2);
   CalibrationData data = seen(truth(2), job, 4);
   const double longer = 0.3 * data.drafts.compute;
   data.drafts.compute += longer;
   const Hardware found = calibrate(data);
-  EXPECT_NEAR(found.cache.cost_of(5) / truth(2).cache.cost_of(5), 1.3, 0.05)
-      << "what stays in the cache is disturbed as well";
   PredictedJob smaller = job;
   smaller.draft = load_model_config(kSource / "assets/manpy-0.5m");
-  const auto bytes = [](const PredictedJob& of) { return work_of(of.draft, {}).weight_bytes; };
   for (const PredictedJob& of : {job, smaller}) {
     for (const std::int64_t k : {0, 1, 2, 4, 7}) {
-      const double more = k == 0 ? 0 : longer * bytes(of) / bytes(job);
-      const double expected = loop_work(truth(2), of, k).score.work + more;
+      const double expected = loop_work(truth(2), of, k).score.work + (k == 0 ? 0 : longer);
       EXPECT_NEAR(loop_work(found, of, k).score.work, expected, 0.01 * expected) << k;
     }
   }
   EXPECT_EQ(found.memory.cost_of(1), 1);
+  EXPECT_NEAR(found.cache.cost_of(5), truth(2).cache.cost_of(5), 0.01) << "what stays in a cache is not the target's";
+}
+
+TEST(Calibration, ADraftDrivesOutAsMuchAsItIsLarge) {
+  const Hardware hardware = truth(1);
+  const PredictedJob job = shipped(1);
+  CalibrationData data = seen(hardware, job, 4);
+  EXPECT_NEAR(calibrate(data).displaced_seconds, hardware.displaced_seconds, 1e-3 * hardware.displaced_seconds);
+  data.passes.target_after_smaller.clear();
+  EXPECT_EQ(calibrate(data).displaced_seconds, 0) << "of drafts of one size nothing is known";
+  data = seen(hardware, job, 4);
+  std::swap(data.passes.target, data.passes.target_after_smaller);
+  EXPECT_EQ(calibrate(data).displaced_seconds, 0) << "noise";
+}
+
+TEST(Calibration, WhatStaysInACacheIsScoredAsInLoopsOfItsOwn) {
+  CalibrationData data = seen(truth(1), shipped(1), 4);
+  for (double& seconds : data.passes.beside.scored) seconds *= 1.2;
+  const Hardware found = calibrate(data);
+  PredictedJob cached = shipped(1);
+  cached.target = cached.draft;
+  cached.draft = load_model_config(kSource / "assets/manpy-0.5m");
+  const auto score = [&](const Hardware& hardware, std::int64_t k) {
+    return loop_work(hardware, cached, k).score.work;
+  };
+  EXPECT_NEAR(score(found, 4), 1.2 * score(truth(1), 4), 0.01 * score(truth(1), 4));
+  EXPECT_NEAR(score(found, 0), score(truth(1), 0), 0.01 * score(truth(1), 0));
+  data.passes.beside.scored.clear();
+  EXPECT_NEAR(score(calibrate(data), 4), score(truth(1), 4), 0.01 * score(truth(1), 4)) << "as one after another";
+}
+
+TEST(Calibration, WhereJobsDraftMoreQuicklyThanWarmLoopsTheFirstPassIsTheQuicker) {
+  const PredictedJob job = shipped(1);
+  CalibrationData data = seen(truth(1), job, 4);
+  const double less = 4 * truth(1).cold_drafted_seconds + 30e-6;
+  data.drafts.draft -= less;
+  const Hardware found = calibrate(data);
+  EXPECT_NEAR(found.drafted_seconds, truth(1).drafted_seconds, 1e-7) << "as warm loops have it";
+  EXPECT_EQ(found.cold_drafted_seconds, 0);
+  EXPECT_GT(found.refill_rate, 1.1 * truth(1).refill_rate);
+  const double expected = loop_time(truth(1), job, 4, 0.8).draft - less;
+  EXPECT_NEAR(loop_time(found, job, 4, 0.8).draft, expected, 0.01 * expected);
 }
 
 TEST(Calibration, SeveralRowsMayCostLessThanOne) {

@@ -100,6 +100,19 @@ TEST(CostModel, ADraftOnARankOfItsOwnIsHiddenByThePassWhereItGuessesRight) {
       << "a rank that only drafts is missed where nothing is drafted";
 }
 
+TEST(CostModel, DecisionsAboutWholeRowsSendThem) {
+  PredictedJob job = chinchilla();
+  const auto rest = [&](std::int64_t k) { return loop_time(tpu(), job, k, 0).rest; };
+  const double few[] = {rest(0), rest(4)};
+  job.whole_rows = true;
+  const auto bytes = static_cast<std::size_t>(4 * job.target.vocabulary);
+  const Interconnect& link = tpu().interconnect;
+  EXPECT_DOUBLE_EQ(rest(0) - few[0], link.gather(bytes, 16) - link.gather(8, 16));
+  EXPECT_DOUBLE_EQ(rest(4) - few[1], link.gather(5 * bytes, 16) - link.gather(40, 16));
+  job.ranks = 1;
+  EXPECT_EQ(loop_work(tpu(), job, 4).gather, 0);
+}
+
 TEST(CostModel, OnASharedMemoryADraftOnOneRankReadsAlone) {
   Hardware hardware = tpu();
   hardware.node_read_rate = 4 * hardware.memory.rate;  // of 16 ranks

@@ -29,8 +29,10 @@ TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
   EXPECT_EQ(found.at(2).threads, 1);
   EXPECT_EQ(found.at(4).threads, 1) << "ranks that share a core have a thread each";
   for (const auto& [ranks, times] : found) {
-    for (const std::vector<double>& of : {times.target, times.draft}) {
-      ASSERT_EQ(std::ssize(of), kTimedRows) << ranks;
+    const auto sizes = {std::ssize(times.target), std::ssize(times.target_after_smaller), std::ssize(times.draft),
+                        std::ssize(times.beside.scored) + 1};
+    EXPECT_THAT(sizes, ::testing::Each(kTimedRows)) << ranks;
+    for (const std::vector<double>& of : {times.target, times.target_after_smaller, times.draft, times.beside.scored}) {
       EXPECT_TRUE(std::ranges::all_of(of, [](double seconds) { return seconds > 0; })) << ranks;
     }
     EXPECT_GT(times.whole_target, 0) << ranks;
