@@ -191,7 +191,8 @@ TEST(Calibration, WhereJobsDraftMoreQuicklyThanWarmLoopsTheFirstPassIsTheQuicker
   const Hardware found = calibrate(data);
   EXPECT_NEAR(found.drafted_seconds, truth(1).drafted_seconds, 1e-7) << "as warm loops have it";
   EXPECT_EQ(found.cold_drafted_seconds, 0);
-  EXPECT_GT(found.refill_rate, 1.1 * truth(1).refill_rate);
+  const auto first = [&](const Hardware& hardware) { return loop_work(hardware, job, 4).first_draft.total(); };
+  EXPECT_NEAR(first(found), first(truth(1)) - 30e-6, 1e-6);
   const double expected = loop_time(truth(1), job, 4, 0.8).draft - less;
   EXPECT_NEAR(loop_time(found, job, 4, 0.8).draft, expected, 0.01 * expected);
 }
@@ -216,7 +217,9 @@ TEST(Calibration, NoiseLeavesNoNegativeConstants) {
   data.passes.layer = 1;
   const Hardware found = calibrate(data);
   EXPECT_EQ(found.loop_seconds + found.cold_loop_seconds, 0);
-  EXPECT_EQ(found.drafted_seconds + found.cold_drafted_seconds, 0);
+  EXPECT_EQ(found.cold_drafted_seconds, 0);
+  EXPECT_GE(found.displaced_seconds, 0);
+  EXPECT_GT(found.refill_rate, 0);
   EXPECT_GT(found.memory.rate, 0);
   EXPECT_GT(found.interconnect.link.bandwidth, 0);
   EXPECT_GE(found.interconnect.link.latency, 0);
