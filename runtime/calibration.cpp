@@ -140,6 +140,7 @@ Hardware calibrate(const CalibrationData& data) {
   hardware.memory.rows_cost = costs_of(in_jobs, overhead, share, hardware.memory.rate);
   // What stays in the cache is scored in loops of its own, whatever the jobs' target does there.
   std::vector<double> cached = data.passes.draft;
+  check(data.passes.beside.scored.size() < cached.size(), "as many rows are scored in loops as one after another");
   std::ranges::copy(data.passes.beside.scored, cached.begin() + 1);
   hardware.cache.rows_cost = costs_of(cached, draft_overhead, draft, hardware.cache.rate);
 

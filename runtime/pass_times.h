@@ -10,7 +10,7 @@
 
 namespace specdec {
 
-/// Median seconds of passes of rank 0 of a job, nothing else running: what a calibration needs beside real jobs.
+/// Median seconds of passes of rank 0 of a job, of the target beside the other ranks' (TimedRanks) and of all else with nothing else running: what a calibration needs beside real jobs.
 struct PassTimes {
   int threads = 1;  ///< that it has in such a job
   /// Its part of the target over 1, 2, ... rows without their collectives, as many passes of the draft before each as in a loop (before one row as before two).

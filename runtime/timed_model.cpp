@@ -7,6 +7,7 @@
 #include <future>
 #include <numeric>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "backend/cpu/thread_pool.h"

@@ -19,7 +19,7 @@ struct WarmLoops {
 
 /// Loops of `model` as its own target and draft on one rank, after `context` tokens, sampled as the config says: without drafting; with all drafted tokens standing, as they do
 /// where both have the same distributions; and with none. Then with `smaller`, of the same vocabulary, as its draft, up to `most_rows` rows. Medians. All 0 and nothing where the context is too short, and
-/// on a device, whose host waits for several things at once. The model takes kWarmRows and `most_rows` rows.
+/// on a device, whose host waits for several things at once; no `scored` where the context has no room for so many rows. The model takes kWarmRows and `most_rows` rows.
 WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& smaller, std::int64_t most_rows,
                      std::int64_t context);
 
