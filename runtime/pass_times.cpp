@@ -97,7 +97,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
     return std::make_unique<TimedModel>(shape, open_weights(config.target, config.weights), config.dtype, backend,
                                         context, kTimedRows, group);
   };
-  TimedRanks part(ranks, cores, options, made);
+  TimedRanks part(ranks, cores, options, config.parallel.deadline, made);
   Backend& backend = part.backend();
   SelfCommunicator self;
   const auto alone = [&](const ModelConfig& of, std::unique_ptr<TensorSource> weights, DType dtype,

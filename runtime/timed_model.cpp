@@ -15,6 +15,7 @@
 #include "parallel/self_communicator.h"
 #include "parallel/shared_region.h"
 #include "parallel/shm_communicator.h"
+#include "parallel/thread_watch.h"
 #include "runtime/clock.h"
 
 namespace specdec {
@@ -100,9 +101,10 @@ class TimedRanks::Others {
   static constexpr std::int64_t kPrefill = 0;
   static constexpr std::int64_t kLeave = -1;
 
-  Others(int ranks, int cores)
+  Others(int ranks, int cores, double deadline)
       : region_(std::make_shared<SharedRegion>(SharedRegion::of_this_process(ShmCommunicator::region_bytes(ranks)))),
-        progress_(static_cast<std::size_t>(ranks)) {
+        progress_(static_cast<std::size_t>(ranks)),
+        watch_(progress_, deadline) {
     for (int rank = 0; rank < ranks; ++rank) {
       groups_.push_back(std::make_unique<ShmCommunicator>(
           region_, rank, ranks, progress_[static_cast<std::size_t>(rank)], ShmOptions{.cores = cores}));
@@ -124,7 +126,8 @@ class TimedRanks::Others {
     for (int rank = 1; rank < ranks; ++rank) {
       threads_.emplace_back([&, rank] {
         const Bound bound(cores, rank, ranks);
-        work(*groups_[static_cast<std::size_t>(rank)], options, make, made[static_cast<std::size_t>(rank)]);
+        const auto index = static_cast<std::size_t>(rank);
+        work(*groups_[index], progress_[index], options, make, made[index]);
       });
     }
     std::exception_ptr failed;
@@ -138,11 +141,30 @@ class TimedRanks::Others {
     if (failed) std::rethrow_exception(failed);
   }
 
+  /// A rank's part of what command() says.
+  static double obey(TimedModel& model, std::int64_t rows) {
+    if (rows > 0) return model.pass(static_cast<std::size_t>(rows));
+    model.prefill();
+    return 0;
+  }
+  /// Of a rank that others wait for.
+  static double obey(int rank, TimedModel& model, std::int64_t rows) {
+    try {
+      return obey(model, rows);
+    } catch (...) {
+      ThreadWatch::fail(rank, std::current_exception());
+    }
+  }
+
   /// Has them do a pass over `rows` rows, or what is said above.
-  void command(std::int64_t rows) { first().broadcast(std::as_writable_bytes(std::span(&rows, 1)), 0, Stream{}); }
+  void command(std::int64_t rows) {
+    const AsideCollectives aside(progress_.front());
+    first().broadcast(std::as_writable_bytes(std::span(&rows, 1)), 0, Stream{});
+  }
 
  private:
-  static void work(Communicator& group, const BackendOptions& options, const Make& make, std::promise<void>& made) {
+  static void work(Communicator& group, Progress& progress, const BackendOptions& options, const Make& make,
+                   std::promise<void>& made) {
     std::unique_ptr<Backend> backend;
     std::unique_ptr<TimedModel> model;
     try {
@@ -154,24 +176,27 @@ class TimedRanks::Others {
     const bool is_made = model != nullptr;
     if (is_made) made.set_value();  // from here on it is gone
     for (std::int64_t rows = kPrefill; rows != kLeave;) {
-      group.broadcast(std::as_writable_bytes(std::span(&rows, 1)), 0, Stream{});
-      if (!is_made) continue;
-      if (rows == kPrefill) model->prefill();
-      if (rows > 0) model->pass(static_cast<std::size_t>(rows));
+      {
+        const AsideCollectives aside(progress, /*idle=*/true);
+        group.broadcast(std::as_writable_bytes(std::span(&rows, 1)), 0, Stream{});
+      }
+      if (!is_made || rows == kLeave) continue;
+      obey(group.rank(), *model, rows);
     }
   }
 
   std::shared_ptr<SharedRegion> region_;
   std::vector<Progress> progress_;
+  ThreadWatch watch_;
   std::vector<std::unique_ptr<ShmCommunicator>> groups_;
   std::vector<std::thread> threads_;
 };
 
-TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, const Make& make) {
+TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, double deadline, const Make& make) {
   const std::vector<int> own = own_cores();
   if (ranks > 1 && ranks <= std::min(cores, static_cast<int>(own.size()))) {
     bound_ = std::make_unique<Bound>(own, 0, ranks);
-    others_ = std::make_unique<Others>(ranks, static_cast<int>(own.size()));
+    others_ = std::make_unique<Others>(ranks, static_cast<int>(own.size()), deadline);
   } else if (ranks > 1) {
     group_ = std::make_unique<FirstOf>(ranks);
   } else {
@@ -179,18 +204,18 @@ TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, cons
   }
   backend_ = make_backend(options);
   model_ = make(others_ ? others_->first() : *group_, *backend_);
-  if (others_) {
-    others_->start(own, options, make);
-    others_->command(Others::kPrefill);
-  }
-  model_->prefill();
+  if (others_) others_->start(own, options, make);
+  do_all(Others::kPrefill);
 }
 
 TimedRanks::~TimedRanks() = default;
 
-double TimedRanks::pass(std::size_t rows) {
-  if (others_) others_->command(static_cast<std::int64_t>(rows));
-  return model_->pass(rows);
+double TimedRanks::pass(std::size_t rows) { return do_all(static_cast<std::int64_t>(rows)); }
+
+double TimedRanks::do_all(std::int64_t rows) {
+  if (!others_) return Others::obey(*model_, rows);
+  others_->command(rows);
+  return Others::obey(0, *model_, rows);
 }
 
 }  // namespace specdec

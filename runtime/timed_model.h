@@ -43,8 +43,9 @@ class TimedRanks {
  public:
   using Make = std::function<std::unique_ptr<TimedModel>(Communicator& group, Backend& backend)>;
 
-  /// `make` is called on the thread of each rank. The caller is bound to cores of its own as long as this lives.
-  TimedRanks(int ranks, int cores, const BackendOptions& options, const Make& make);
+  /// `make` is called on the thread of each rank. The caller is bound to cores of its own as long as this lives. A rank that throws in a pass, or makes no progress
+  /// for `deadline` seconds while others wait, ends this process (parallel/thread_watch.h).
+  TimedRanks(int ranks, int cores, const BackendOptions& options, double deadline, const Make& make);
   TimedRanks(const TimedRanks&) = delete;
   TimedRanks& operator=(const TimedRanks&) = delete;
   ~TimedRanks();
@@ -56,6 +57,8 @@ class TimedRanks {
  private:
   class Others;
   class Bound;
+
+  double do_all(std::int64_t rows);
 
   std::unique_ptr<Bound> bound_;  ///< before the backend, whose threads are bound as it is
   std::unique_ptr<Backend> backend_;

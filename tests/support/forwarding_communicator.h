@@ -23,6 +23,7 @@ class ForwardingCommunicator : public Communicator {
   }
   void broadcast(std::span<std::byte> data, int root, Stream stream) override { inner_.broadcast(data, root, stream); }
   void barrier() override { inner_.barrier(); }
+  void report_progress() override { inner_.report_progress(); }
   void poll() override { inner_.poll(); }
 
  private:
