@@ -52,8 +52,7 @@ std::string seconds_of(milliseconds limit) {
   return text.data();
 }
 
-void guard(const std::stop_token& stop, const std::string& program, milliseconds limit) {
-  const int rank = launched_rank();
+void guard(const std::stop_token& stop, const std::string& program, int rank, milliseconds limit) {
   std::mutex mutex;
   std::condition_variable_any never;
   std::unique_lock lock(mutex);
@@ -91,6 +90,9 @@ milliseconds StartGuard::limit() {
 }
 
 StartGuard::StartGuard(std::string program, milliseconds limit)
-    : thread_([program = std::move(program), limit](const std::stop_token& stop) { guard(stop, program, limit); }) {}
+    // The rank is read before the thread is there: MPI's start writes to the environment, and who reads it meanwhile may be sent anywhere.
+    : thread_([program = std::move(program), rank = launched_rank(), limit](const std::stop_token& stop) {
+        guard(stop, program, rank, limit);
+      }) {}
 
 }  // namespace specdec
