@@ -3,7 +3,7 @@
 ///
 ///   roof_bench [--threads 1,2] [--megabytes 2048] [--repeats 7] [--json F]
 ///
-/// Method: a thread a core, each with its own part of a buffer that no cache holds, on huge pages where the kernel gives them. A pass begins when all
+/// Method: a thread a core, each with its own part of every piece of a buffer that no cache holds, on huge pages where the kernel gives them. A pass begins when all
 /// threads are there and ends with the last of them. Reading sums words with plain vector loads in several ways: how wide, how many streams at once,
 /// with or without prefetches; adding multiplies what is in registers, so that nothing but the units bounds it: fp32, and where the machine has
 /// AVX-512 BF16 bf16 pairs into fp32, too, which not every such machine does faster. All ways and thread counts take turns within each repeat. A way's figure is its median; a roof is the best way's.
@@ -39,6 +39,17 @@ AlignedArray memory_of(std::size_t bytes) {
   }
 }
 
+/// As the matrices of a model lie: one piece of 23 MB after another, of a prime number of lines, so that streams are never a power of two apart, where the memory has them
+/// wait for each other.
+std::vector<Words> pieces_of(Words words) {
+  constexpr std::size_t kPiece = 360'007 * std::size_t{8};
+  std::vector<Words> pieces;
+  for (std::size_t begin = 0; begin < words.size(); begin += kPiece) {
+    pieces.push_back(words.subspan(begin, std::min(kPiece, words.size() - begin)));
+  }
+  return pieces;
+}
+
 struct Options {
   std::vector<int> threads{1, 2};
   std::size_t megabytes = 2048;
@@ -48,20 +59,20 @@ struct Options {
 
 void run(const Options& options) {
   const AlignedArray memory = memory_of(options.megabytes << 20);
-  const Words words = words_of(memory.data(), memory.bytes());
+  const std::vector<Words> words = pieces_of(words_of(memory.data(), memory.bytes()));
   std::vector<RoofWay> ways = ways_to_read();
   std::ranges::move(ways_to_add(), std::back_inserter(ways));
   // Of each thread count, of each way: what it did a second.
   std::vector<std::vector<std::vector<double>>> rates(options.threads.size(),
                                                       std::vector<std::vector<double>>(ways.size()));
-  const auto bytes = static_cast<double>(words.size_bytes());
+  const auto bytes = static_cast<double>(memory.bytes());
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     for (std::size_t turn = 0; turn < ways.size(); ++turn) {
       const std::size_t way = (turn + static_cast<std::size_t>(repeat)) % ways.size();
       for (std::size_t count = 0; count < options.threads.size(); ++count) {
         RoofTeam team(options.threads[count]);
         const double done = ways[way].flops > 0 ? ways[way].flops * team.size() : bytes;
-        rates[count][way].push_back(done / team.time(ways[way], {&words, 1}) * 1e-9);
+        rates[count][way].push_back(done / team.time(ways[way], words) * 1e-9);
       }
     }
   }
