@@ -16,6 +16,7 @@
 #include <iterator>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +60,8 @@ struct Options {
 
 void run(const Options& options) {
   const AlignedArray memory = memory_of(options.megabytes << 20);
-  const std::vector<Words> words = pieces_of(words_of(memory.data(), memory.bytes()));
+  const Words words = words_of(memory.data(), memory.bytes());
+  const std::vector<Words> pieces = pieces_of(words);
   std::vector<RoofWay> ways = ways_to_read();
   std::ranges::move(ways_to_add(), std::back_inserter(ways));
   // Of each thread count, of each way: what it did a second.
@@ -71,8 +73,9 @@ void run(const Options& options) {
       const std::size_t way = (turn + static_cast<std::size_t>(repeat)) % ways.size();
       for (std::size_t count = 0; count < options.threads.size(); ++count) {
         RoofTeam team(options.threads[count]);
-        const double done = ways[way].flops > 0 ? ways[way].flops * team.size() : bytes;
-        rates[count][way].push_back(done / team.time(ways[way], words) * 1e-9);
+        const bool adds = ways[way].flops > 0;
+        const double seconds = team.time(ways[way], adds ? std::span(&words, 1) : std::span(pieces));
+        rates[count][way].push_back((adds ? ways[way].flops * team.size() : bytes) / seconds * 1e-9);
       }
     }
   }
