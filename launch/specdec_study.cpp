@@ -14,7 +14,9 @@
 #include "runtime/cli.h"
 #include "runtime/hardware_load.h"
 #include "runtime/pass_times.h"
+#include "runtime/pass_times_json.h"
 #include "runtime/placement_ranks.h"
+#include "runtime/predicted_job.h"
 #include "runtime/prediction_text.h"
 #include "runtime/stdout_text.h"
 #include "runtime/study.h"
@@ -38,14 +40,9 @@ void predict(const StudyCommand& command) {
   config_of.config = command.config;
   const RunConfig config = make_run_config(config_of);
   if (config.draft.empty()) throw_bad_input(command.config + ": draft: found nothing, expected the model that drafts");
-  const PredictedJob job = {.target = load_model_config(config.target),
-                            .draft = load_model_config(config.draft),
-                            .target_dtype = config.dtype,
-                            .draft_dtype = config.type_of_draft(),
-                            .placement = command.placement.value_or(config.placement),
-                            .ranks = command.ranks.value_or(hardware.ranks),
-                            .context = command.context,
-                            .whole_rows = config.decode.sampling.truncates()};
+  PredictedJob job = predicted_job(config, command.ranks.value_or(hardware.ranks));
+  job.placement = command.placement.value_or(config.placement);
+  job.context = command.context;
   require_target_ranks(job.placement, job.ranks, command.placement ? "--placement" : command.config + ": placement");
   const std::int64_t longest = std::min(job.target.context, job.draft.context) - 1;
   if (command.context > longest) {
@@ -144,25 +141,8 @@ void time_passes_alone(const StudyCommand& command) {
   config_of.set = command.set;
   const RunConfig config = make_run_config(config_of);
   if (config.draft.empty()) throw_bad_input(command.config + ": draft: found nothing, expected the model that drafts");
-  const auto ms = [](std::vector<double> seconds) {
-    for (double& value : seconds) value *= 1e3;
-    return seconds;
-  };
   SelfCommunicator host;
-  nlohmann::json out = nlohmann::json::object();
-  for (const auto& [ranks, times] : time_passes(config, command.rank_counts, own_share_of_cores(host))) {
-    out[std::to_string(ranks)] = {{"threads", times.threads},
-                                  {"target_ms", ms(times.target)},
-                                  {"whole_target_ms", 1e3 * times.whole_target},
-                                  {"draft_ms", ms(times.draft)},
-                                  {"draft_after_target_ms", 1e3 * times.draft_after_target},
-                                  {"layer_ms", 1e3 * times.layer},
-                                  {"loop_ms", 1e3 * times.beside.loop},
-                                  {"drafted_ms", 1e3 * times.beside.drafted},
-                                  {"accepted_ms", 1e3 * times.beside.accepted},
-                                  {"target_after_smaller_ms", ms(times.target_after_smaller)},
-                                  {"scored_ms", ms(times.beside.scored)}};
-  }
+  const nlohmann::json out = pass_times_json(time_passes(config, command.rank_counts, own_share_of_cores(host)));
   if (command.json.empty()) {
     write_text(out.dump(1) + "\n", [] {});
   } else {

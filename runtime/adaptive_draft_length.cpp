@@ -6,8 +6,8 @@
 #include "backend/error.h"
 #include "runtime/cost_model.h"
 #include "runtime/hardware_load.h"
-#include "runtime/rows_cost.h"
 #include "runtime/theory.h"
+#include "runtime/typical_hardware.h"
 
 namespace specdec {
 namespace {
@@ -61,26 +61,16 @@ void OptimalDraftLength::observe(const RoundOutcome& outcome) {
   accepted_ = kRemembered * accepted_ + static_cast<double>(outcome.accepted);
 }
 
-std::vector<double> relative_loop_times(const RunConfig& config, const ModelConfig& target, const ModelConfig& draft,
-                                        int ranks, Isa isa) {
-  std::vector<double> times;
-  if (config.decode.hardware == kNoHardware) {
-    const auto bytes = [](const ModelConfig& model, DType dtype, int cut) {
-      return work_of(model, {.ranks = cut, .weights = dtype}).weight_bytes;
-    };
-    const int cut = config.placement == Placement::kSharded ? ranks : 1;
-    const double share =
-        bytes(draft, config.type_of_draft(), cut) / bytes(target, config.dtype, target_ranks(config.placement, ranks));
-    for (std::int64_t k = 0; k <= config.decode.k; ++k) {
-      times.push_back(typical_rows_cost(config.backend, isa, k + 1) + share * static_cast<double>(k));
-    }
-    return times;
-  }
-  const Hardware hardware = load_hardware(config.decode.hardware, "decode.hardware");
+std::vector<double> expected_loop_times(const RunConfig& config, const ModelConfig& target, const ModelConfig& draft,
+                                        int ranks, Isa isa, const InterconnectChoice& interconnect) {
+  const bool described = config.decode.hardware != kNoHardware;
+  Hardware hardware = described ? load_hardware(config.decode.hardware, "decode.hardware")
+                                : typical_hardware(config.backend, isa, ranks, config.decode.k + 1);
   if (ranks > hardware.ranks) {
     throw_bad_input(std::string("decode.hardware: found ") + hardware.name + " with " + std::to_string(hardware.ranks) +
                     " ranks, expected at least the " + std::to_string(ranks) + " of this job");
   }
+  if (interconnect) hardware.interconnect = *interconnect;
   const PredictedJob job = {.target = target,
                             .draft = draft,
                             .target_dtype = config.dtype,
@@ -88,6 +78,7 @@ std::vector<double> relative_loop_times(const RunConfig& config, const ModelConf
                             .placement = config.placement,
                             .ranks = ranks,
                             .whole_rows = config.decode.sampling.truncates()};
+  std::vector<double> times;
   for (std::int64_t k = 0; k <= config.decode.k; ++k) times.push_back(loop_time(hardware, job, k, kPriorAlpha).total());
   return times;
 }

@@ -46,14 +46,14 @@ class OptimalDraftLength final : public DraftLength {
   double accepted_ = 0;
 };
 
-/// Of loops with K = 0 to decode.k: as the cost model has it for decode.hardware, or, where the config names none, in units of the target's pass over one row: more rows cost
-/// what they typically do with `isa` (rows_cost.h), and a drafted token the share that the draft's weights are of the target's of one rank. Throws kBadInput for hardware that is
-/// not there.
-std::vector<double> relative_loop_times(const RunConfig& config, const ModelConfig& target, const ModelConfig& draft,
-                                        int ranks, Isa isa);
+/// Seconds of loops with K = 0 to decode.k, as the cost model has them under `interconnect`: for decode.hardware, or, where the config names none, for a machine of which nothing is known but what is
+/// typical (typical_hardware.h). Natively that one's messages take no time, so only the ratios say something: more rows cost what they typically do with `isa`, and a drafted token the share
+/// that the draft's weights are of the target's of one rank. Throws kBadInput for hardware that is not there.
+std::vector<double> expected_loop_times(const RunConfig& config, const ModelConfig& target, const ModelConfig& draft,
+                                        int ranks, Isa isa, const InterconnectChoice& interconnect);
 
 /// As the config has it. A new one for each prompt, so that no prompt depends on the ones before it.
-/// `loop_times`: relative_loop_times(), for `optimal` alone.
+/// `loop_times`: expected_loop_times(), for `optimal` alone.
 std::unique_ptr<DraftLength> make_draft_length(const RunConfig::Decode& decode, const std::vector<double>& loop_times);
 
 }  // namespace specdec

@@ -176,7 +176,8 @@ ConfigKey hardware() {
       base("decode.hardware", "name or path", "none, or a description of hardware (docs/study.md)",
            "What a loop of K drafted tokens takes, for `decode.draft_length: optimal`. `none`: more rows cost "
            "what they typically do with the instruction set, and a drafted token the share of the "
-           "target's pass that the draft's weights are of those of a rank.",
+           "target's pass that the draft's weights are of those of a rank. Messages count as a modelled "
+           "interconnect has them, natively as the hardware does, `none` not at all.",
            [](RunConfig& c) -> std::string& { return c.decode.hardware; });
   key.plain = true;
   key.default_text = kNoHardware;

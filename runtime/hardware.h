@@ -36,6 +36,7 @@ struct Hardware {
   std::string name;
   std::string source;       ///< where its figures are from
   int ranks = 1;            ///< that it has
+  double memory_bytes = 0;  ///< of a rank; 0: not said
   Reading memory;           ///< weights and cache
   Reading cache;            ///< of models that stay in a cache of the processor, all ranks together
   double cached_bytes = 0;  ///< that such a model has at most; 0: none stays

@@ -39,6 +39,7 @@ std::vector<FileKey> keys_of(Read& out) {
       text("name", "a name", hardware.name),
       required(text("source", "where the figures are from", hardware.source)),
       required(file_key::integer("ranks", 1, kMostDescribedRanks, hardware.ranks)),
+      number("memory_GB", 1e-3, 1e6, kGiga, hardware.memory_bytes),
       required(number("read_GBps", 1e-3, 1e6, kGiga, hardware.memory.rate)),
       number("node_read_GBps", 1e-3, 1e7, kGiga, hardware.node_read_rate),
       file_key::integer("ranks_per_node", 1, kMostDescribedRanks, hardware.ranks_per_node),

@@ -156,7 +156,9 @@ void Job::load_draft(Isa isa) {
                                      TransformerOptions{.dtype = config_.type_of_draft(), .max_rows = 2}, tracer_);
   }
   if (is_root() && config_.decode.draft_length == DraftLengthRule::kOptimal) {
-    loop_times_ = relative_loop_times(config_, target_->config(), *draft_shape_, world_.size(), isa);
+    for (const InterconnectChoice& choice : config_.interconnects) {
+      loop_times_.push_back(expected_loop_times(config_, target_->config(), *draft_shape_, world_.size(), isa, choice));
+    }
   }
 }
 
@@ -212,7 +214,8 @@ bool Job::generate(Method method, std::size_t index, const EndRules& rules, Outp
   } else if (method == Method::kSpeculative && draft_) {
     drafter = &draft_->drafter;
   }
-  const std::unique_ptr<DraftLength> length = make_draft_length(config_.decode, loop_times_);
+  const std::unique_ptr<DraftLength> length =
+      make_draft_length(config_.decode, loop_times_.empty() ? std::vector<double>() : loop_times_[interconnect]);
   Coordinator coordinator(*scorer_, channel_, drafter, *length, tokenizer_.get(), rules, interrupted_, tracer_);
   return coordinator.generate(static_cast<std::uint32_t>(index), prompts_[index].text, prompts_[index].ids, sink,
                               static_cast<std::int32_t>(interconnect));

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "models/config.h"
+#include "runtime/hardware_load.h"
 #include "runtime/placement_ranks.h"
 #include "runtime/units.h"
 
@@ -39,7 +40,28 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.3g} {}", bytes, kUnits[unit]);
 }
 
+double sums_bytes(const PassWork& work) {
+  return static_cast<double>(work.all_reduces) * static_cast<double>(work.payload_bytes);
+}
+
+/// The rank that needs most, on hardware that says what its ranks have.
+std::string fits_described(const JobPlan& plan, const RunConfig& config) {
+  if (config.decode.hardware == kNoHardware) return "";
+  const Hardware hardware = load_hardware(config.decode.hardware, "decode.hardware");
+  if (hardware.memory_bytes == 0) return "";
+  const auto most = std::ranges::max_element(plan.ranks, {}, &RankPlan::held);
+  const bool enough = static_cast<int>(plan.ranks.size()) <= hardware.ranks;
+  const bool fits = enough && most->held() <= hardware.memory_bytes;
+  std::string text = fmt::format("\nOn {} it {}: rank {} needs {}, and a rank has {} there", hardware.name,
+                                 fits ? "fits" : "does not fit", most - plan.ranks.begin(), bytes_text(most->held()),
+                                 bytes_text(hardware.memory_bytes));
+  if (!enough) text += fmt::format("; it has {} ranks", hardware.ranks);
+  return text + "\n";
+}
+
 }  // namespace
+
+double JobPlan::loop_sums_bytes() const { return sums_bytes(loop) + static_cast<double>(k) * sums_bytes(drafted); }
 
 JobPlan plan_job(const RunConfig& config, int ranks) {
   const ModelConfig target = load_model_config(config.target);
@@ -122,13 +144,15 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
   }
   if (plan.token.all_reduces > 0) {
     const auto sums = [](const PassWork& work) {
-      return fmt::format("{} all-reduces of {}, {} in all", work.all_reduces,
-                         bytes_text(static_cast<double>(work.payload_bytes)),
-                         bytes_text(static_cast<double>(work.all_reduces) * static_cast<double>(work.payload_bytes)));
+      return fmt::format("{} all-reduces of {}", work.all_reduces, bytes_text(static_cast<double>(work.payload_bytes)));
     };
-    text += fmt::format("\na token: {}\n", sums(plan.token));
-    if (plan.k > 0) text += fmt::format("a loop:  {}\n", sums(plan.loop));
-    if (plan.drafted.all_reduces > 0) text += fmt::format("a drafted token: {}\n", sums(plan.drafted));
+    text += fmt::format("\na token: {}, {} in all\n", sums(plan.token), bytes_text(sums_bytes(plan.token)));
+    if (plan.k > 0 && plan.drafted.all_reduces == 0) {
+      text += fmt::format("a loop:  {}, {} in all\n", sums(plan.loop), bytes_text(plan.loop_sums_bytes()));
+    } else if (plan.k > 0) {
+      text += fmt::format("a loop:  {}, and for each of {} drafted tokens {}: {} and {} in all\n", sums(plan.loop),
+                          plan.k, sums(plan.drafted), plan.loop_all_reduces(), bytes_text(plan.loop_sums_bytes()));
+    }
   }
   const auto together = [&](int count) {
     return std::accumulate(plan.ranks.begin(), plan.ranks.begin() + count, 0.0,
@@ -137,7 +161,7 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
   const int here = std::min(host.ranks, static_cast<int>(plan.ranks.size()));
   const double needed = together(here);
   if (config.backend == "cuda") {
-    text += fmt::format("\nIt needs {} of GPU memory on rank 0; what the GPUs have was not asked\n",
+    text += fmt::format("\nIt needs {} of GPU memory on rank 0; what the GPUs of this host have was not asked\n",
                         bytes_text(plan.ranks.front().held()));
   } else if (host.available) {
     text += fmt::format("\nIt {}: {} of this host {} {}, and it has {} available\n",
@@ -148,7 +172,7 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
     text += fmt::format("\nIts {} rank{} of this host need {}; what the host has is not known\n", here,
                         here == 1 ? "" : "s", bytes_text(needed));
   }
-  return text;
+  return text + fits_described(plan, config);
 }
 
 std::optional<double> available_memory() {

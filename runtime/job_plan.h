@@ -31,6 +31,10 @@ struct JobPlan {
   PassWork token;  ///< of rank 0: its all-reduces are everybody's
   PassWork loop;
   PassWork drafted;  ///< a pass of a rank's draft
+
+  /// Of a loop with the passes of a draft that is cut over the ranks.
+  std::int64_t loop_all_reduces() const { return loop.all_reduces + k * drafted.all_reduces; }
+  double loop_sums_bytes() const;
 };
 
 /// Throws kBadInput as the models' configs and the shard plan do.
@@ -42,6 +46,7 @@ struct HostMemory {
   std::optional<double> available;  ///< bytes; nothing where it is not known
 };
 
+/// Whether it fits is said of this host's memory, and of what decode.hardware describes where that says how much it has.
 std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMemory& host);
 
 /// Bytes that this host can still give to programs (MemAvailable of /proc/meminfo).

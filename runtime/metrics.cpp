@@ -130,23 +130,27 @@ RunPair runs_under(const InterconnectChoice& interconnect, std::span<const Measu
 
 Comparison compare(const RunPair& runs, bool greedy, std::optional<double> operations_ratio) {
   Comparison out;
-  if (runs.autoregressive == nullptr || runs.speculative == nullptr) return out;
-  const RunMetrics& alone = runs.autoregressive->metrics;
+  if (runs.speculative == nullptr) return out;
   const RunMetrics& fast = runs.speculative->metrics;
+  const auto per_full_loop = [&](double seconds) { return ratio(seconds, static_cast<double>(fast.full_loops)); };
+  const double k = fast.full_loops == 0 ? static_cast<double>(runs.speculative->record->k)
+                                        : static_cast<double>(fast.full_drafted) / static_cast<double>(fast.full_loops);
+  out.cost_over_score = ratio(fast.draft_seconds_per_token, per_full_loop(score(fast.full_split)));
+  if (fast.acceptance_rate) {
+    if (out.cost_over_score) out.speedup_over_score = *fast.expected_tokens_per_loop / (k * *out.cost_over_score + 1);
+    if (operations_ratio) out.operations = (k * *operations_ratio + k + 1) / *fast.expected_tokens_per_loop;
+  }
+  if (runs.autoregressive == nullptr) return out;
+  const RunMetrics& alone = runs.autoregressive->metrics;
   out.speedup = ratio(alone.seconds_per_token, fast.seconds_per_token);
   out.full_speedup = ratio(alone.seconds_per_token, fast.full_seconds_per_token);
   out.cost_ratio = ratio(fast.draft_seconds_per_token, alone.seconds_per_token);
   if (fast.acceptance_rate && out.cost_ratio) {
-    const double k = fast.full_loops == 0
-                         ? static_cast<double>(runs.speculative->record->k)
-                         : static_cast<double>(fast.full_drafted) / static_cast<double>(fast.full_loops);
     out.predicted_speedup = *fast.expected_tokens_per_loop / (k * *out.cost_ratio + 1);
-    if (operations_ratio) out.operations = (k * *operations_ratio + k + 1) / *fast.expected_tokens_per_loop;
     out.measured_over_predicted = ratio(out.full_speedup, out.predicted_speedup);
     out.best_k = best_k(*fast.acceptance_rate, *out.cost_ratio, kMaxBestK);
     out.best_speedup = speedup_factor(*fast.acceptance_rate, *out.best_k, *out.cost_ratio);
   }
-  const auto per_full_loop = [&](double seconds) { return ratio(seconds, static_cast<double>(fast.full_loops)); };
   const auto per_step_alone = ratio(score(alone.split), static_cast<double>(alone.loops));
   out.score_cost = ratio(per_full_loop(score(fast.full_split)), per_step_alone);
   out.loop_cost = ratio(per_full_loop(fast.full_split.total), alone.seconds_per_token);

@@ -88,12 +88,15 @@ struct Comparison {
   std::optional<double> score_cost;               ///< scoring pass of a full loop (K+1 rows) / scoring pass of one row
   std::optional<double>
       loop_cost;  ///< time of a full loop / time of one token alone; full_speedup = tokens_per_loop / loop_cost
-  std::optional<bool> identical;  ///< greedy only: all prompts have the same tokens in both runs
+  /// c as a speculative run alone shows it: over its own scoring pass of a full loop, which the theorems take to last as long as the target's over one row.
+  std::optional<double> cost_over_score;
+  std::optional<double> speedup_over_score;  ///< theorem 3.8 at that c
+  std::optional<bool> identical;             ///< greedy only: all prompts have the same tokens in both runs
 };
 
 inline constexpr std::int64_t kMaxBestK = 32;
 
-/// Empty figures where a run or its data is missing. `greedy`: whether both runs chose the argmax, so that their tokens must agree;
+/// Empty figures where a run or its data is missing; of a speculative run alone there are `operations` and what is over its own score. `greedy`: whether both runs chose the argmax, so that their tokens must agree;
 /// `operations_ratio`: c^, where it is known; an
 /// output that is unfinished in either run leaves `identical` empty.
 Comparison compare(const RunPair& runs, bool greedy, std::optional<double> operations_ratio = {});

@@ -3,13 +3,25 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "backend/error.h"
+#include "runtime/cli.h"
 #include "runtime/config_prompts.h"
 #include "runtime/file_keys.h"
+#include "runtime/hardware_load.h"
 #include "runtime/paths.h"
+#include "runtime/predicted_job.h"
+#include "runtime/theory.h"
+#include "runtime/units.h"
 
 namespace specdec {
 namespace {
+
+constexpr int kMostFitted = 256;
+constexpr int kMostContext = 1 << 20;
+constexpr double kTokens = 128;
 
 FileKey numbers(const std::string& name, std::vector<double>& into, const char* accepts, bool (*accept)(double)) {
   return file_key::required(file_key::list<double>(
@@ -47,13 +59,21 @@ Published load_published(const std::string& name, const std::string& place) {
   std::vector<double> ms_alone;
   std::vector<double> ms;
   std::vector<double> speedup;
+  int fit_k = 0;
+  int context = 0;
   read_file_keys(
       read_named_file(file, place), where,
       {file_key::required(file_key::text("title", "a title", out.title)),
        file_key::required(file_key::text("source", "where the figures are from", out.source)), lengths("k", out.k),
        measures("ms_128", out.ms_128), measures("tokens_per_loop_over_k1", out.efficiency),
        measures("ms_per_loop", out.ms_per_loop), words("table.task", tasks), lengths("table.k", table_k),
-       measures("table.ms_alone", ms_alone), measures("table.ms", ms), measures("table.speedup", speedup)});
+       measures("table.ms_alone", ms_alone), measures("table.ms", ms), measures("table.speedup", speedup),
+       file_key::required(file_key::text("predicted.hardware", "a description of hardware", out.job.hardware)),
+       file_key::required(file_key::text("predicted.config", "a config", out.job.config)),
+       file_key::required(file_key::integer("predicted.fit_k", 1, kMostFitted, fit_k)),
+       file_key::integer("predicted.context", 0, kMostContext, context)});
+  out.job.fit_k = fit_k;
+  out.job.context = context;
   const auto expect_as_many = [&](std::size_t found, std::size_t expected, const char* each) {
     if (found != expected) {
       throw_bad_input(
@@ -69,6 +89,29 @@ Published load_published(const std::string& name, const std::string& place) {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     out.table.push_back(
         {.task = tasks[i], .k = table_k[i], .ms_alone = ms_alone[i], .ms = ms[i], .speedup = speedup[i]});
+  }
+  if (!out.job.config.empty() && std::ranges::find(out.k, static_cast<double>(fit_k)) == out.k.end()) {
+    throw_bad_input(fmt::format("{}: predicted.fit_k: found {}, expected one of k", where, fit_k));
+  }
+  return out;
+}
+
+PublishedPrediction predict_published(const Published& of, const std::string& place) {
+  const Hardware hardware = load_hardware(of.job.hardware, place);
+  CommandLine command;
+  command.config = of.job.config;
+  PredictedJob job = predicted_job(make_run_config(command), hardware.ranks);
+  job.context = of.job.context;
+  const auto at = static_cast<std::size_t>(std::ranges::find(of.k, static_cast<double>(of.job.fit_k)) - of.k.begin());
+  PublishedPrediction out;
+  const double tokens = of.efficiency[at] * static_cast<double>(of.job.fit_k + 1);
+  out.alpha = alpha_from_tokens_per_loop(tokens, of.job.fit_k);
+  for (const double value : of.k) {
+    const std::int64_t ks[] = {std::llround(value)};
+    const Prediction found = predict(hardware, job, out.alpha, ks).front();
+    out.ms_128.push_back(kTokens * kMsPerSecond * found.token.mean);
+    out.efficiency.push_back(found.tokens_per_loop / (value + 1));
+    out.ms_per_loop.push_back(kMsPerSecond * found.loop.total());
   }
   return out;
 }

@@ -25,7 +25,27 @@ struct Published {
     double speedup = 0;   ///< as printed, which need not be the quotient
   };
   std::vector<Line> table;  ///< may be empty
+
+  /// What the cost model is asked for to stand beside it: the paper's machine and pair. Empty: nothing.
+  struct Job {
+    std::string hardware;
+    std::string config;
+    std::int64_t fit_k = 0;  ///< the K whose tokens a loop give alpha (eq. 1)
+    std::int64_t context = 0;
+  };
+  Job job;
 };
+
+/// What the cost model says of the paper's own machine, in the paper's units, each list as long as `k`; the acceptance rate that it took.
+struct PublishedPrediction {
+  double alpha = 0;
+  std::vector<double> ms_128;
+  std::vector<double> efficiency;
+  std::vector<double> ms_per_loop;
+};
+
+/// Of one that has a job. Throws kBadInput where its hardware or its config cannot be read.
+PublishedPrediction predict_published(const Published& of, const std::string& place);
 
 /// As load_hardware, in configs/published/. Lists are equally long, and so are those of the table.
 Published load_published(const std::string& name, const std::string& place);

@@ -113,6 +113,8 @@ json comparison_json(const Comparison& c) {
           {"best_k", c.best_k ? json(*c.best_k) : json()},
           {"best_k_predicted_speedup", nullable(c.best_speedup)},
           {"operations_factor", nullable(c.operations)},
+          {"cost_over_score", nullable(c.cost_over_score)},
+          {"speedup_over_score", nullable(c.speedup_over_score)},
           {"score_cost", nullable(c.score_cost)},
           {"loop_cost", nullable(c.loop_cost)}};
 }

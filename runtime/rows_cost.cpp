@@ -19,7 +19,11 @@ constexpr Measured kVdpbf16ps[] = {{1, 1}, {2, 1.06}, {5, 1.11}, {9, 1.12}, {16,
 /// The shipped target on one core with AVX-512 BF16 whose VDPBF16PS is slow.
 constexpr Measured kAvx512Bf16[] = {{1, 1}, {2, 1.02}, {3, 1.09}, {5, 1.15}, {9, 1.78}, {16, 3.05}};
 
+/// The 1.1B shape with AMX, one and two threads in the mean.
+constexpr Measured kAmxBf16[] = {{1, 1}, {2, 1.02}, {5, 1.07}, {9, 1.17}, {16, 1.33}};
+
 std::span<const Measured> measured(Isa isa) {
+  if (isa == Isa::kAmxBf16) return kAmxBf16;
   if (isa == Isa::kAvx512Bf16 && has_fast_vdpbf16ps()) return kVdpbf16ps;
   if (isa >= Isa::kAvx512Bf16) return kAvx512Bf16;
   return kAvx2;

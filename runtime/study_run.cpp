@@ -8,12 +8,15 @@
 #include <cmath>
 #include <ctime>
 #include <fstream>
-#include <optional>
+#include <utility>
 
+#include "backend/cpu/thread_pool.h"
 #include "backend/error.h"
 #include "runtime/child_process.h"
 #include "runtime/clock.h"
+#include "runtime/pass_times_json.h"
 #include "runtime/paths.h"
+#include "runtime/study_guess.h"
 #include "runtime/study_summary.h"
 #include "runtime/study_text.h"
 #include "runtime/whole_file.h"
@@ -84,6 +87,7 @@ json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std:
     try {
       const json report = read_json(report_file);
       if (point.kind == PointKind::kPasses) {
+        for (const int ranks : study.ranks) static_cast<void>(pass_times_from_json(report, ranks));
         row["passes"] = report;
       } else if (point.kind == PointKind::kAllReduce) {
         row["rows"] = report.at("rows");
@@ -106,12 +110,14 @@ std::string time_text(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
-/// Seconds that jobs take, learnt from those that have run.
+/// Seconds that jobs take: of a point that has run what it took, of any other its guess, by as much as those that have run took longer than theirs.
 class Estimate {
  public:
   Estimate(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results)
       : of_(points.size()) {
+    const auto cores = static_cast<int>(own_cores().size());
     for (std::size_t i = 0; i < points.size(); ++i) {
+      guessed_.push_back(guessed_seconds(study, points[i], cores));
       for (int repeat = 0; repeat < repeats_of(study, points[i]); ++repeat) {
         if (const json* const row = results.finished(points[i].key, repeat)) add(i, row->at("seconds").get<double>());
       }
@@ -120,23 +126,27 @@ class Estimate {
   void add(std::size_t point, double seconds) {
     of_[point].first += seconds;
     ++of_[point].second;
-    all_.first += seconds;
-    ++all_.second;
+    took_ += seconds;
+    guess_of_these_ += guessed_[point];
   }
-  /// Of these jobs together; nothing when none has ever run.
-  std::optional<double> of(const std::vector<StudyJob>& jobs, std::size_t begin) const {
-    if (all_.second == 0) return std::nullopt;
+  /// Of these jobs together.
+  double of(const std::vector<StudyJob>& jobs, std::size_t begin) const {
+    const double longer = is_guess() ? 1 : took_ / guess_of_these_;
     double sum = 0;
     for (std::size_t i = begin; i < jobs.size(); ++i) {
-      const auto& [seconds, count] = of_[jobs[i].point].second > 0 ? of_[jobs[i].point] : all_;
-      sum += seconds / count;
+      const auto& [seconds, count] = of_[jobs[i].point];
+      sum += count > 0 ? seconds / count : longer * guessed_[jobs[i].point];
     }
     return sum;
   }
+  /// Whether none has ever run.
+  bool is_guess() const { return guess_of_these_ == 0; }
 
  private:
+  std::vector<double> guessed_;
   std::vector<std::pair<double, int>> of_;
-  std::pair<double, int> all_{0, 0};
+  double took_ = 0;
+  double guess_of_these_ = 0;
 };
 
 std::vector<StudyJob> left_of(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results) {
@@ -203,13 +213,17 @@ std::string plan_text(const Study& study, const std::vector<StudyPoint>& points,
     for (int repeat = 0; repeat < repeats; ++repeat) done += results.finished(point.key, repeat) != nullptr ? 1 : 0;
     text += fmt::format("  {} of {}  {}\n", done, repeats, point.label());
   }
-  const std::optional<double> seconds = Estimate(study, points, results).of(left, 0);
+  const Estimate estimate(study, points, results);
+  const std::string seconds = time_text(estimate.of(left, 0));
   if (left.empty()) {
     text += "\nNothing is left to run.\n";
-  } else if (seconds) {
-    text += fmt::format("\nEstimated time of the {} jobs that are left: {}.\n", left.size(), time_text(*seconds));
+  } else if (estimate.is_guess()) {
+    text += fmt::format(
+        "\nEstimated time of the {} jobs: {}, a guess from the models' sizes, to a factor of a few until jobs "
+        "have run; at most {:g} s each.\n",
+        left.size(), seconds, study.timeout);
   } else {
-    text += fmt::format("\nNo job has run yet, so their time is not known; at most {:g} s each.\n", study.timeout);
+    text += fmt::format("\nEstimated time of the {} jobs that are left: {}.\n", left.size(), seconds);
   }
   return text;
 }
@@ -226,9 +240,8 @@ StudyOutcome run_study(const Study& study, const std::vector<StudyPoint>& points
   JobSignals signals;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const StudyPoint& point = points[jobs[i].point];
-    const std::optional<double> left = estimate.of(jobs, i);
-    progress.show(
-        fmt::format("[{}/{}] {}{}", i + 1, jobs.size(), point.label(), left ? ", " + time_text(*left) + " left" : ""));
+    progress.show(fmt::format("[{}/{}] {}, {}{} left", i + 1, jobs.size(), point.label(),
+                              estimate.is_guess() ? "perhaps " : "", time_text(estimate.of(jobs, i))));
     const std::string name = fmt::format("{}-{}", point.key, jobs[i].repeat);
     const fs::path report = folder.jobs() / (name + ".json");
     const fs::path log = folder.jobs() / (name + ".log");

@@ -9,6 +9,9 @@
 #include "backend/error.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
+#include "runtime/pass_times_json.h"
+#include "runtime/pass_work.h"
+#include "runtime/predicted_job.h"
 #include "runtime/units.h"
 
 namespace specdec {
@@ -165,14 +168,9 @@ std::optional<Prediction> predict_point(const Hardware& described, const StudyPo
   }
   Hardware hardware = described;
   if (config.interconnects.front()) hardware.interconnect = *config.interconnects.front();
-  PredictedJob job{.target = load_model_config(config.target),
-                   .target_dtype = config.dtype,
-                   .draft_dtype = config.type_of_draft(),
-                   .placement = point.placement,
-                   .ranks = point.ranks,
-                   .context = static_cast<std::int64_t>(figures.context),
-                   .whole_rows = config.decode.sampling.truncates()};
-  if (!config.draft.empty()) job.draft = load_model_config(config.draft);
+  PredictedJob job = predicted_job(config, point.ranks);
+  job.placement = point.placement;
+  job.context = static_cast<std::int64_t>(figures.context);
   const std::int64_t ks[] = {point.k};
   Prediction of = predict(hardware, job, figures.alpha.value_or(0), ks).front();
   return of;
@@ -199,30 +197,32 @@ CalibrationLoop loop_of(const PointFigures& figures) {
 
 /// Of so many ranks.
 PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
-  const std::string which = std::to_string(ranks);
-  const auto typical = [&](auto value_of) {
-    std::vector<double> ms;
-    for (const json& job : jobs) ms.push_back(value_of(job.at(which)).template get<double>());
-    return midmean(std::move(ms)) / kMsPerSecond;
+  std::vector<PassTimes> all;
+  for (const json& job : jobs) all.push_back(pass_times_from_json(job, ranks));
+  const auto one = [&](auto value_of) {
+    std::vector<double> values;
+    for (const PassTimes& times : all) values.push_back(value_of(times));
+    return midmean(std::move(values));
   };
-  const auto one = [&](const char* key) { return typical([&](const json& times) { return times.at(key); }); };
-  const auto by_rows = [&](const char* key) {
+  const auto by_rows = [&](auto series_of) {
+    std::size_t rows = series_of(all.front()).size();
+    for (const PassTimes& times : all) rows = std::min(rows, series_of(times).size());
     std::vector<double> seconds;
-    for (std::size_t i = 0; i < jobs.front().at(which).at(key).size(); ++i) {
-      seconds.push_back(typical([&](const json& times) { return times.at(key).at(i); }));
-    }
+    for (std::size_t i = 0; i < rows; ++i)
+      seconds.push_back(one([&](const PassTimes& of) { return series_of(of)[i]; }));
     return seconds;
   };
-  return {.target = by_rows("target_ms"),
-          .target_after_smaller = by_rows("target_after_smaller_ms"),
-          .whole_target = one("whole_target_ms"),
-          .draft = by_rows("draft_ms"),
-          .draft_after_target = one("draft_after_target_ms"),
-          .layer = one("layer_ms"),
-          .beside = {.loop = one("loop_ms"),
-                     .drafted = one("drafted_ms"),
-                     .accepted = one("accepted_ms"),
-                     .scored = by_rows("scored_ms")}};
+  using T = const PassTimes&;
+  return {.target = by_rows([](T of) -> const auto& { return of.target; }),
+          .target_after_smaller = by_rows([](T of) -> const auto& { return of.target_after_smaller; }),
+          .whole_target = one([](T of) { return of.whole_target; }),
+          .draft = by_rows([](T of) -> const auto& { return of.draft; }),
+          .draft_after_target = one([](T of) { return of.draft_after_target; }),
+          .layer = one([](T of) { return of.layer; }),
+          .beside = {.loop = one([](T of) { return of.beside.loop; }),
+                     .drafted = one([](T of) { return of.beside.drafted; }),
+                     .accepted = one([](T of) { return of.beside.accepted; }),
+                     .scored = by_rows([](T of) -> const auto& { return of.beside.scored; })}};
 }
 
 /// A description for each rank count whose two points have run.
@@ -266,6 +266,19 @@ std::optional<Hardware> hardware_of(const StudySummary& summary, const Study& st
   return at == summary.calibrated.end() ? std::nullopt : std::optional(at->second);
 }
 
+void add_theory(PointFigures& figures, const StudyPoint& point) {
+  const RunConfig& config = point.config;
+  if (!figures.expected_tokens_per_loop || config.draft.empty()) return;
+  const bool fixed = config.decode.draft_length == DraftLengthRule::kFixed;
+  const double k = fixed ? static_cast<double>(point.k) : figures.drafted_per_loop;
+  const double tokens = *figures.expected_tokens_per_loop;
+  if (figures.cost_ratio) figures.theory_speedup = tokens / (k * *figures.cost_ratio + 1);
+  const auto operations = [](const std::filesystem::path& model) {
+    return work_of(load_model_config(model), {}).operations;
+  };
+  figures.theory_operations = (k * operations(config.draft) / operations(config.target) + k + 1) / tokens;
+}
+
 /// Speed-ups, predictions and their errors, once all points have their figures.
 void compare_points(StudySummary& summary, const Study& study, const std::vector<StudyPoint>& points) {
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -275,12 +288,15 @@ void compare_points(StudySummary& summary, const Study& study, const std::vector
       figures.speedup = ratio(base->ms_per_token.mean, figures.ms_per_token.mean);
       if (figures.draft_ms_per_token) figures.cost_ratio = ratio(*figures.draft_ms_per_token, base->ms_per_token.mean);
     }
+    if (points[i].k > 0) add_theory(figures, points[i]);
     const std::optional<Hardware> hardware = hardware_of(summary, study, points[i].ranks);
     if (!hardware) continue;
     figures.predicted = predict_point(*hardware, points[i], figures);
     // What a description was made from says nothing about how well it predicts.
     if (!figures.predicted || points[i].calibrates) continue;
-    summary.errors[points[i].ranks].add(std::abs(*prediction_error(figures)));
+    const double error = std::abs(*prediction_error(figures));
+    summary.errors[points[i].ranks].add(error);
+    summary.errors_of_models[{points[i].ranks, points[i].models}].add(error);
     if (figures.halves) summary.halves[points[i].ranks].add(std::abs(*figures.halves - 1));
   }
 }

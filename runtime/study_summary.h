@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/calibration.h"
@@ -56,6 +57,9 @@ struct PointFigures {
   // Against decoding alone with the same ranks, interconnect and models.
   std::optional<double> speedup;
   std::optional<double> cost_ratio;  ///< c
+  // Leviathan et al. 2023 at the measured alpha (and c), as in the reports of specdec_dist.
+  std::optional<double> theory_speedup;     ///< theorem 3.8
+  std::optional<double> theory_operations;  ///< theorem 3.11
   std::optional<Prediction> predicted;
 };
 
@@ -75,6 +79,7 @@ struct StudySummary {
   std::map<int, Hardware> calibrated;  ///< by ranks, where the study calibrates
   /// Of what is predicted, by ranks; points left out that a calibration was made from.
   std::map<int, Deviations> errors;
+  std::map<std::pair<int, std::string>, Deviations> errors_of_models;  ///< the same by ranks and models
   /// Of every other job of the same points from the rest: what lies in any error.
   std::map<int, Deviations> halves;
 };

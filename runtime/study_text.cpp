@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/nullable.h"
@@ -14,6 +15,41 @@ namespace specdec {
 namespace {
 
 using nlohmann::json;
+
+/// The labels of what was forced, each once; a letter for each where there are several.
+class Forced {
+ public:
+  Forced(const std::vector<StudyPoint>& points, const std::vector<PointFigures>& figures) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const std::string& label = figures[i].forced;
+      if (points[i].kind != PointKind::kDecode || label.empty() || std::ranges::find(labels_, label) != labels_.end()) {
+        continue;
+      }
+      labels_.push_back(label);
+    }
+  }
+  /// What follows a point's kind.
+  std::string mark(const PointFigures& of) const { return of.forced.empty() ? "" : ", " + name(of.forced); }
+  std::string text() const {
+    if (labels_.empty()) return "";
+    std::string text = "\nForced, and not what models say: ";
+    for (const std::string& label : labels_) {
+      if (label != labels_.front()) text += "; ";
+      if (labels_.size() > 1) text += name(label) + ": ";
+      text += label;
+    }
+    return text + ".\n";
+  }
+
+ private:
+  std::string name(const std::string& label) const {
+    if (labels_.size() == 1) return "forced";
+    const auto index = std::ranges::find(labels_, label) - labels_.begin();
+    return fmt::format("forced {}", index + 1);
+  }
+
+  std::vector<std::string> labels_;
+};
 
 std::string kind_of(const PointFigures& figures) {
   return figures.modelled ? "measured under a modelled interconnect" : "measured";
@@ -50,6 +86,8 @@ json point_json(const StudyPoint& point, const PointFigures& f) {
               {"expected_tokens_per_loop", nullable(f.expected_tokens_per_loop)},
               {"cost_ratio", nullable(f.cost_ratio)},
               {"speedup", nullable(f.speedup)},
+              {"theorem_3_8_speedup", nullable(f.theory_speedup)},
+              {"theorem_3_11_operations", nullable(f.theory_operations)},
               {"late_share", f.late_share},
               {"split_ms", split},
               {"predicted", nullptr}});
@@ -95,9 +133,22 @@ json published_json(const Study& study) {
     table.push_back(
         {{"task", line.task}, {"k", line.k}, {"ms_alone", line.ms_alone}, {"ms", line.ms}, {"speedup", line.speedup}});
   }
-  return {{"title", of.title},        {"source", of.source},         {"k", of.k},
-          {"ms_128", of.ms_128},      {"efficiency", of.efficiency}, {"ms_per_loop", of.ms_per_loop},
-          {"table", std::move(table)}};
+  json predicted;
+  if (!of.job.config.empty()) {
+    const PublishedPrediction told = predict_published(of, study.name + ": published");
+    predicted = {{"hardware", of.job.hardware},    {"config", of.job.config},
+                 {"fit_k", of.job.fit_k},          {"alpha", told.alpha},
+                 {"ms_128", told.ms_128},          {"efficiency", told.efficiency},
+                 {"ms_per_loop", told.ms_per_loop}};
+  }
+  return {{"title", of.title},
+          {"source", of.source},
+          {"k", of.k},
+          {"ms_128", of.ms_128},
+          {"efficiency", of.efficiency},
+          {"ms_per_loop", of.ms_per_loop},
+          {"table", std::move(table)},
+          {"predicted", std::move(predicted)}};
 }
 
 std::string percent(const std::optional<double>& share) { return share ? fmt::format("{:+.1f} %", 100 * *share) : "-"; }
@@ -114,7 +165,14 @@ json summary_json(const Study& study, const std::vector<StudyPoint>& points, con
   json errors = json::array();
   for (const auto& [ranks, of] : summary.errors) {
     const auto halves = summary.halves.find(ranks);
+    json by_models = json::array();
+    for (const auto& [which, part] : summary.errors_of_models) {
+      if (which.first != ranks) continue;
+      by_models.push_back(
+          {{"models", which.second}, {"points", part.points}, {"mean", part.mean}, {"worst", part.worst}});
+    }
     errors.push_back({{"ranks", ranks},
+                      {"models", std::move(by_models)},
                       {"points", of.points},
                       {"mean", of.mean},
                       {"worst", of.worst},
@@ -150,25 +208,31 @@ std::string summary_csv(const std::vector<StudyPoint>& points, const StudySummar
   std::string text =
       "ranks,k,interconnect,placement,models,method,kind,forced,finished,failed,ms_per_token,ms_per_token_p10,ms_per_"
       "token_p90,"
-      "ms_per_loop,tokens_per_loop,expected_tokens_per_loop,alpha,cost_ratio,speedup,token_p50_ms,token_p90_ms,"
-      "token_p99_ms,late_share,predicted_ms_per_token,predicted_speedup\n";
+      "ms_per_loop,tokens_per_loop,expected_tokens_per_loop,alpha,cost_ratio,speedup,theorem_3_8_speedup,"
+      "theorem_3_11_operations,token_p50_ms,token_p90_ms,"
+      "token_p99_ms,late_share,typical_ms_per_token,predicted_ms_per_token,predicted_speedup,error\n";
+  const auto quoted = [](std::string words) {
+    for (std::size_t at = 0; (at = words.find('"', at)) != std::string::npos; at += 2) words.insert(at, 1, '"');
+    return '"' + words + '"';
+  };
   const auto put = [](const std::optional<double>& value) { return value ? fmt::format(",{}", *value) : ","; };
   for (std::size_t i = 0; i < points.size(); ++i) {
     const StudyPoint& p = points[i];
     const PointFigures& f = summary.points[i];
     if (p.kind != PointKind::kDecode) continue;
-    text += fmt::format("{},{},{},{},{},{},{},\"{}\",{},{}", p.ranks, p.k, p.interconnect, name_of(p.placement),
-                        p.models, p.method, kind_of(f), f.forced, f.finished, f.failed);
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{}", p.ranks, p.k, p.interconnect, name_of(p.placement), p.models,
+                        p.method, kind_of(f), quoted(f.forced), f.finished, f.failed);
     const auto of = [&](double value) { return f.finished > 0 ? std::optional(value) : std::nullopt; };
     for (const std::optional<double>& value :
          {of(f.ms_per_token.mean), of(f.ms_per_token.p10), of(f.ms_per_token.p90), of(f.ms_per_loop.mean),
-          f.tokens_per_loop, f.expected_tokens_per_loop, f.alpha, f.cost_ratio, f.speedup, of(f.token_ms.p50),
-          of(f.token_ms.p90), of(f.token_ms.p99), of(f.late_share)}) {
+          f.tokens_per_loop, f.expected_tokens_per_loop, f.alpha, f.cost_ratio, f.speedup, f.theory_speedup,
+          f.theory_operations, of(f.token_ms.p50), of(f.token_ms.p90), of(f.token_ms.p99), of(f.late_share),
+          of(f.typical_ms_per_token)}) {
       text += put(value);
     }
     text += put(f.predicted ? std::optional(kMsPerSecond * f.predicted->token.mean) : std::nullopt);
     text += put(f.predicted ? std::optional(f.predicted->speedup) : std::nullopt);
-    text += "\n";
+    text += ',' + (f.error.empty() ? "" : quoted(f.error)) + '\n';
   }
   return text;
 }
@@ -180,36 +244,39 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
   text +=
       "| ranks | interconnect | placement | models | method | K | kind | ms a token | P10 to P90 | tokens a loop | eq. "
       "1 | alpha | "
-      "c | speed-up |";
-  text += predicts ? " *predicted* ms | error |\n" : "\n";
-  text += predicts ? "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
-                   : "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "c | speed-up | theorem 3.8 | operations, theorem 3.11 |";
+  text += predicts ? " typical ms a token | *predicted* | error |\n" : "\n";
+  const int columns = predicts ? 19 : 16;
+  for (int column = 0; column < columns; ++column) text += "|---";
+  text += "|\n";
   std::string failures;
-  std::string forced;
+  const Forced forced(points, summary.points);
   for (std::size_t i = 0; i < points.size(); ++i) {
     const StudyPoint& p = points[i];
     const PointFigures& f = summary.points[i];
     if (f.failed > 0) failures += fmt::format("- {}: {} of its jobs failed: {}\n", p.label(), f.failed, f.error);
     if (p.kind != PointKind::kDecode) continue;
-    if (!f.forced.empty()) forced = f.forced;
     text += fmt::format("| {} | {} | {} | {} | {} | {} |", p.ranks, p.interconnect, name_of(p.placement), p.models,
                         p.method, p.k);
     if (f.finished == 0) {
-      text += std::string(f.failed > 0 ? " failed |" : " not run |") + std::string(predicts ? 9 : 7, '|') + "\n";
+      constexpr int kBefore = 7;
+      text += (f.failed > 0 ? " failed |" : " not run |") +
+              std::string(static_cast<std::size_t>(columns - kBefore), '|') + "\n";
       continue;
     }
-    text += fmt::format(" {} | {:.3f} | {:.3f} to {:.3f} | {} | {} | {} | {} | {} |", kind_of(f), f.ms_per_token.mean,
-                        f.ms_per_token.p10, f.ms_per_token.p90, cell(f.tokens_per_loop, "{:.2f}"),
-                        cell(f.expected_tokens_per_loop, "{:.2f}"), cell(f.alpha), cell(f.cost_ratio),
-                        cell(f.speedup, "{:.2f}"));
+    text += fmt::format(" {}{} | {:.3f} | {:.3f} to {:.3f} | {} | {} | {} | {} | {} | {} | {} |", kind_of(f),
+                        forced.mark(f), f.ms_per_token.mean, f.ms_per_token.p10, f.ms_per_token.p90,
+                        cell(f.tokens_per_loop, "{:.2f}"), cell(f.expected_tokens_per_loop, "{:.2f}"), cell(f.alpha),
+                        cell(f.cost_ratio), cell(f.speedup, "{:.2f}"), cell(f.theory_speedup, "{:.2f}"),
+                        cell(f.theory_operations, "{:.2f}"));
     if (predicts) {
-      text += fmt::format(" {} | {} |",
+      text += fmt::format(" {:.3f} | {} | {} |", f.typical_ms_per_token,
                           cell(f.predicted ? std::optional(kMsPerSecond * f.predicted->token.mean) : std::nullopt),
                           percent(prediction_error(f)));
     }
     text += "\n";
   }
-  if (!forced.empty()) text += fmt::format("\nForced, and not what models say: {}.\n", forced);
+  text += forced.text();
   if (!summary.errors.empty()) {
     text += fmt::format("\nPrediction ({}) against what each point typically takes:\n\n", study.hardware);
     for (const auto& [ranks, of] : summary.errors) {
@@ -220,6 +287,15 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
                             100 * halves->second.mean, 100 * halves->second.worst);
       }
       text += "\n";
+      std::string by_models;
+      int several = 0;
+      for (const auto& [which, part] : summary.errors_of_models) {
+        if (which.first != ranks) continue;
+        ++several;
+        by_models += fmt::format("  - {}: {:.1f} %, worst {:.1f} %, {} points\n", which.second, 100 * part.mean,
+                                 100 * part.worst, part.points);
+      }
+      if (several > 1) text += by_models;
     }
   }
   if (!failures.empty()) text += "\nFailed:\n\n" + failures;

@@ -44,11 +44,11 @@ def picture(title, xlabel, ylabel, size=(4.9, 3.4)):
     return figure, axes
 
 
-def svg(figure, axes, entries=None, columns=2):
-    """The picture with its legend under it: what is there, or `entries`."""
+def svg(figure, axes, entries=None, columns=2, heading=None):
+    """The picture with its legend under it: what is there, or `entries`; `heading` over that."""
     handles, labels = zip(*entries) if entries else (axes.get_legend_handles_labels() if entries is None else ((), ()))
     if handles:
-        axes.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=columns, columnspacing=1.4, handlelength=2.6)
+        axes.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=columns, columnspacing=1.4, handlelength=2.6, title=heading, title_fontsize=9)
     text = io.StringIO()
     figure.savefig(text, format="svg", bbox_inches="tight", pad_inches=0.06, metadata={"Date": None, "Creator": None})
     plt.close(figure)
@@ -165,7 +165,7 @@ def split(points, title):
     for ranks, at in groups.items():
         axes.annotate(f"K, {ranks_text(ranks)}", (sum(at) / len(at), 0), xycoords=("data", "axes fraction"), xytext=(0, -22), textcoords="offset points",
                       ha="center", va="top")
-    return svg(figure, axes, columns=3)
+    return svg(figure, axes, columns=3, heading=points[0]["kind"])
 
 
 def percentiles(points, title):
@@ -217,20 +217,36 @@ def all_reduces(rows):
     return svg(figure, axes, entries + kinds_legend(kinds), columns=1)
 
 
+def marks_of(kind):
+    """How points of a kind are drawn that no line joins."""
+    return {**{k: v for k, v in STYLES[kind].items() if k != "linestyle"}, "linestyle": ""}
+
+
+def scatter(axes, points, place, keys, faint=lambda point: False):
+    """Points at place(point), a colour each rank count and interconnect, a mark each kind; `faint`: those of which the picture says nothing. Returns the legend."""
+    entries, kinds = [], set()
+    for key in keys:
+        members = [p for p in points if (p["ranks"], p["interconnect"]) == key]
+        colour = colour_of(key, keys)
+        for point in members:
+            axes.plot(*place(point), color=colour, alpha=0.35 if faint(point) else 1, **marks_of(point["kind"]))
+            kinds.add(point["kind"])
+        entries.append((Line2D([], [], color=colour, linewidth=3), f"{ranks_text(key[0])}, {key[1]}"))
+    return entries + [(Line2D([], [], color=INK, **marks_of(kind)), label) for (_, label), kind in
+                      zip(kinds_legend(kinds), [kind for kind in (MEASURED, MODELLED) if kind in kinds])]
+
+
 def predicted_against_measured(points):
-    figure, axes = picture("Predicted against measured", "ms a token, measured", "ms a token, predicted", size=(4.4, 4.0))
+    """Against what a point typically takes, which is what errors are of; faint where the description was made from it."""
+    figure, axes = picture("Predicted against measured", "ms a token, measured (typical)", "ms a token, predicted", size=(4.4, 4.0))
     told = [point for point in points if point.get("predicted")]
-    most = 1.08 * max(max(p["ms_per_token"]["mean"], p["predicted"]["ms_per_token"]) for p in told)
+    most = 1.08 * max(max(p["typical_ms_per_token"], p["predicted"]["ms_per_token"]) for p in told)
     axes.fill_between([0, most], [0, 0.88 * most], [0, 1.12 * most], color=GRID, alpha=0.5, linewidth=0)
     axes.plot([0, most], [0, most], color=INK, linewidth=0.8)
     keys = sorted({(p["ranks"], p["interconnect"]) for p in told})
-    entries = []
-    for key in keys:
-        members = [p for p in told if (p["ranks"], p["interconnect"]) == key]
-        style = {k: v for k, v in STYLES[members[0]["kind"]].items() if k != "linestyle"}
-        axes.plot([p["ms_per_token"]["mean"] for p in members], [p["predicted"]["ms_per_token"] for p in members], linestyle="", color=colour_of(key, keys),
-                  **style)
-        entries.append((Line2D([], [], linestyle="", color=colour_of(key, keys), **style), f"{ranks_text(key[0])}, {key[1]}"))
+    entries = scatter(axes, told, lambda p: (p["typical_ms_per_token"], p["predicted"]["ms_per_token"]), keys, lambda p: p["calibrates"])
+    if any(p["calibrates"] for p in told):
+        entries.append((Line2D([], [], color=INK, alpha=0.35, **marks_of(MEASURED)), "calibrated from these"))
     axes.set_xlim(0, most)
     axes.set_ylim(0, most)
     entries.append((Line2D([], [], color=GRID, linewidth=7), "within 12 %"))
@@ -247,13 +263,7 @@ def region(data, points):
     lines = axes.contour(costs, alphas, speedup, levels=levels[1:], colors=[INK], linewidths=0.8)
     axes.clabel(lines, fmt=lambda value: f"{value:g}x", fontsize=8, inline_spacing=2)
     placed = [p for p in points if p.get("alpha") is not None and p.get("cost_ratio")]
-    keys = sorted({(p["ranks"], p["interconnect"]) for p in placed})
-    entries = []
-    for key in keys:
-        members = [p for p in placed if (p["ranks"], p["interconnect"]) == key]
-        style = {k: v for k, v in STYLES[members[0]["kind"]].items() if k != "linestyle"}
-        axes.plot([p["cost_ratio"] for p in members], [p["alpha"] for p in members], linestyle="", color=colour_of(key, keys), **style)
-        entries.append((Line2D([], [], linestyle="", color=colour_of(key, keys), **style), f"{ranks_text(key[0])}, {key[1]}"))
+    entries = scatter(axes, placed, lambda p: (p["cost_ratio"], p["alpha"]), sorted({(p["ranks"], p["interconnect"]) for p in placed}))
     axes.set_ylim(0, max(alphas))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     entries.append((Line2D([], [], color=GRID, linewidth=7), "no gain"))
@@ -261,11 +271,16 @@ def region(data, points):
     return svg(figure, axes, entries)
 
 
-def beside_the_paper(series, published, title, ylabel, ours, theirs, told):
-    """The published curve and ours, a line each rank count. `series`: {ranks: points}; `ours` and `told`: (point, its K = 0) -> a number."""
+def beside_the_paper(series, published, title, ylabel, ours, theirs, told, told_of_theirs=None):
+    """The published curve and ours, a line each rank count. `series`: {ranks: points}; `ours` and `told`: (point, its K = 0) -> a number; `told_of_theirs`: what is predicted of
+    their machine."""
     figure, axes = picture(title, "K, drafted tokens a loop", ylabel)
     axes.plot(published["k"], theirs, **STYLES[PUBLISHED_KIND])
     kinds, entries = {PUBLISHED_KIND}, []
+    if told_of_theirs:
+        kinds.add(PREDICTED)
+        axes.plot(published["k"], told_of_theirs, color=PUBLISHED, **STYLES[PREDICTED])
+        entries.append((Line2D([], [], color=PUBLISHED, linewidth=3), "their machine"))
     for ranks, points in sorted(series.items()):
         colour = colour_of(ranks, series)
         kinds.add(points[0]["kind"])

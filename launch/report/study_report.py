@@ -55,22 +55,29 @@ def table(head, rows, words):
 
 
 def points_table(points, predicts):
-    head = ["interconnect", "placement", "models", "method", "kind", "ranks", "K", "ms a token", "P10", "P90", "P50 / P90 / P99 of a token", "tokens a loop", "eq. 1", "alpha",
-            "c", "speed-up"] + (["predicted ms", "error"] if predicts else [])
+    forced = any(p["forced"] for p in points)
+    failed = any(p["failed"] for p in points)
+    words = ["interconnect", "placement", "models", "method", "kind"] + (["forced"] if forced else []) + (["failed jobs"] if failed else [])
+    head = words + ["ranks", "K", "ms a token", "P10", "P90", "P50 / P90 / P99 of a token", "tokens a loop", "eq. 1", "alpha", "c", "speed-up", "theorem 3.8",
+                    "operations, theorem 3.11"] + (["typical ms a token", "predicted", "error"] if predicts else [])
     rows = []
     for p in points:
+        row = [p["interconnect"], p["placement"], p["models"], p["method"], p["kind"] if p["finished"] else "failed" if p["failed"] else "not run"]
+        row += [p["forced"] or "-"] if forced else []
+        row += [f"{p['failed']}: {p['error']}" if p["failed"] else "-"] if failed else []
+        row += [p["ranks"], p["k"]]
         if not p["finished"]:
-            rows.append([p["interconnect"], p["placement"], p["models"], p["method"], "failed" if p["failed"] else "not run", p["ranks"], p["k"]] + ["-"] * (len(head) - 7))
+            rows.append(row + ["-"] * (len(head) - len(row)))
             continue
         time, token = p["ms_per_token"], p["token_ms"]
-        row = [p["interconnect"], p["placement"], p["models"], p["method"], p["kind"], p["ranks"], p["k"], cell(time["mean"]), cell(time["p10"]), cell(time["p90"]),
-               f"{token['p50']:.3f} / {token['p90']:.3f} / {token['p99']:.3f}", cell(p["tokens_per_loop"], "{:.2f}"), cell(p["expected_tokens_per_loop"], "{:.2f}"),
-               cell(p["alpha"]), cell(p["cost_ratio"]), cell(p["speedup"], "{:.2f}")]
+        row += [cell(time["mean"]), cell(time["p10"]), cell(time["p90"]), f"{token['p50']:.3f} / {token['p90']:.3f} / {token['p99']:.3f}",
+                cell(p["tokens_per_loop"], "{:.2f}"), cell(p["expected_tokens_per_loop"], "{:.2f}"), cell(p["alpha"]), cell(p["cost_ratio"]), cell(p["speedup"], "{:.2f}"),
+                cell(p["theorem_3_8_speedup"], "{:.2f}"), cell(p["theorem_3_11_operations"], "{:.2f}")]
         if predicts:
             told = p["predicted"] and p["predicted"]["ms_per_token"]
-            row += [cell(told), cell(told and 100 * (told / p["typical_ms_per_token"] - 1), "{:+.1f} %")]
+            row += [cell(p["typical_ms_per_token"]), cell(told), cell(told and 100 * (told / p["typical_ms_per_token"] - 1), "{:+.1f} %")]
         rows.append(row)
-    return table(head, rows, 5)
+    return table(head, rows, len(words))
 
 
 def groups(points):
@@ -131,6 +138,7 @@ def paper_section(study):
     if not published or not series:
         return ""
     first = next(iter(series.values()))[0]
+    theirs_told = published["predicted"]
     rows = []
     for ranks, ours in sorted(series.items()):
         alone = ours[0]
@@ -141,21 +149,29 @@ def paper_section(study):
             theirs = published["ms_128"][i] / published["ms_128"][0]
             mine = p["typical_ms_per_token"] / alone["typical_ms_per_token"]
             told = p["predicted"] and alone["predicted"] and p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]
-            rows.append([ranks, p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(theirs), cell(mine), cell(100 * (mine / theirs - 1), "{:+.1f} %"), cell(told)])
+            there = theirs_told and theirs_told["ms_128"][i]
+            rows.append([ranks, p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(there, "{:.0f}"), cell(there and 100 * (there / published["ms_128"][i] - 1), "{:+.1f} %"),
+                         cell(theirs), cell(mine), cell(100 * (mine / theirs - 1), "{:+.1f} %"), cell(told)])
     over = [v / published["ms_128"][0] for v in published["ms_128"]]
     loops = [v / published["ms_per_loop"][0] for v in published["ms_per_loop"]]
     pictures = [
         plots.beside_the_paper(series, published, "Time for 128 tokens, over that of K = 0", "times", lambda p, a: p["typical_ms_per_token"] / a["typical_ms_per_token"], over,
-                               lambda p, a: p["predicted"]["ms_per_token"] / a["predicted"]["ms_per_token"]),
+                               lambda p, a: p["predicted"]["ms_per_token"] / a["predicted"]["ms_per_token"], over_first(theirs_told, "ms_128")),
         plots.beside_the_paper(series, published, "Tokens a loop over K + 1", "share of K + 1", lambda p, a: p["efficiency"]["mean"], published["efficiency"],
-                               lambda p, a: p["predicted"]["tokens_per_loop"] / (p["k"] + 1)),
+                               lambda p, a: p["predicted"]["tokens_per_loop"] / (p["k"] + 1), theirs_told and theirs_told["efficiency"]),
         plots.beside_the_paper(series, published, "Time of a loop, over that of K = 0", "times", lambda p, a: p["ms_per_loop"]["mean"] / a["ms_per_loop"]["mean"], loops,
-                               lambda p, a: p["predicted"]["ms_per_loop"] / a["predicted"]["ms_per_loop"]),
+                               lambda p, a: p["predicted"]["ms_per_loop"] / a["predicted"]["ms_per_loop"], over_first(theirs_told, "ms_per_loop")),
     ]
-    head = ["ranks", "K", "published ms", "published, over K = 0", f"{first['kind']}, over K = 0", "error", "predicted, over K = 0"]
+    head = ["ranks", "K", "published ms", "predicted of their machine", "error", "published, over K = 0", f"{first['kind']}, over K = 0", "error", "predicted, over K = 0"]
+    fit = (f"<p>Predicted of their machine: {escape(theirs_told['config'])} on {escape(theirs_told['hardware'])}, alpha {theirs_told['alpha']:.3f} (eq. 1 inverted at K = "
+           f"{theirs_told['fit_k']}).</p>" if theirs_told else "")
     return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours, interconnect {escape(first['interconnect'])}: each over its "
             "own K = 0, since machines and models are others; ours is what a point typically takes: the mean of the middle half of its jobs, of each the median loop.</p>"
-            f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + table(head, rows, 0) + paper_table(published, series))
+            f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + fit + table(head, rows, 0) + paper_table(published, series))
+
+
+def over_first(told, what):
+    return told and [v / told[what][0] for v in told[what]]
 
 
 def paper_table(published, series):
@@ -164,13 +180,16 @@ def paper_table(published, series):
         return ""
     ours = {ranks: {p["k"]: p for p in points} for ranks, points in sorted(series.items())}
     rows = []
+    odd = [line for line in published["table"] if abs(line["speedup"] * line["ms"] / line["ms_alone"] - 1) > 0.02]
     for line in published["table"]:
         there = [points.get(line["k"]) for points in ours.values()]
         rows.append([line["task"], cell(line["k"], "{:.0f}"), cell(line["ms_alone"], "{:.1f}"), cell(line["ms"], "{:.2f}"), cell(line["speedup"], "{:.2f}"),
                      cell(line["ms_alone"] / line["ms"], "{:.2f}"), *[text for p in there for text in (cell(p and p["speedup"], "{:.2f}"), cell(p and p["alpha"], "{:.3f}"))]])
     head = ["published: task", "K", "ms a token alone", "speculative", "speed-up as printed", "of the two times",
             *[text for ranks in ours for text in (f"ours, {plots.ranks_text(ranks)}: speed-up", "at alpha")]]
-    return "<p>Their table, and ours at the same K: one study with an acceptance rate of its own, to be held against the task whose rate is nearest.</p>" + table(head, rows, 1)
+    return "<p>Their table, and ours at the same K: one study with an acceptance rate of its own, to be held against the task whose rate is nearest.</p>" + table(head, rows, 1) + "".join(
+        f"<p>{escape(line['task'])}: the row contradicts itself. The speed-up that is printed, {line['speedup']:g}, is not {line['ms_alone']:g} / {line['ms']:g} = "
+        f"{line['ms_alone'] / line['ms']:.3f}; nothing here is matched to it.</p>" for line in odd)
 
 
 def late_text(points):
@@ -220,9 +239,12 @@ def page(study):
                      if error.get("halves_mean") is not None else "")
             parts.append(f"<p>Prediction ({escape(study['hardware'])}) against what each point typically takes, {plots.ranks_text(error['ranks'])}: mean of the errors "
                          f"{100 * error['mean']:.1f} %, worst {100 * error['worst']:.1f} %, {error['points']} points.{noise}</p>")
+            if len(error["models"]) > 1:
+                parts.append("<ul>" + "".join(f"<li>{escape(of['models'])}: {100 * of['mean']:.1f} %, worst {100 * of['worst']:.1f} %, {of['points']} points</li>"
+                                              for of in error["models"]) + "</ul>")
     parts.append("<h2>All points</h2>" + points_table(points, predicts))
     parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "
-                 "alone; eq. 1 and theorem 3.8 are those of Leviathan et al. 2023, at the measured alpha.</p>"
+                 "alone; eq. 1 and theorems 3.8 (speed-up) and 3.11 (operations) are those of Leviathan et al. 2023, at the measured alpha and c.</p>"
                  f"<details><summary>The study ({escape(study['config'])})</summary><pre>{escape(study['study'])}</pre></details>"
                  f"<details><summary>The machine and the program</summary><pre>{escape(study['program'])}\n\n{escape(json.dumps(study['machine'], indent=1))}</pre></details>")
     return ('<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -319,7 +319,31 @@ TEST(HardwareFiles, AllLoadAndSayWhereTheirFiguresAreFrom) {
     EXPECT_GT(hardware.interconnect.all_reduce(16384, hardware.ranks), 0) << hardware.name;
     ++files;
   }
-  EXPECT_GE(files, 4);
+  EXPECT_GE(files, 13);
+}
+
+TEST(HardwareFiles, NodesOfGpus) {
+  for (const std::string family : {"a100", "h100", "h200"}) {
+    const auto of = [&](int ranks) {
+      return load_hardware((kSource / "configs/hardware" / (family + "x" + std::to_string(ranks) + ".yaml")).string(),
+                           "test");
+    };
+    const Hardware node = of(8);
+    PredictedJob job = chinchilla(8);
+    double last = loop_time(node, job, 0, 0.8).total();
+    for (const int ranks : {16, 32, 64}) {
+      const Hardware several = of(ranks);
+      EXPECT_EQ(several.ranks, ranks);
+      EXPECT_EQ(several.memory.rate, node.memory.rate);
+      EXPECT_EQ(several.memory_bytes, node.memory_bytes);
+      EXPECT_GT(several.interconnect.all_reduce(16384, ranks), node.interconnect.all_reduce(16384, 8));
+      // Half the weights a rank, and no half of the time: sums between nodes take their part.
+      job.ranks = ranks;
+      const double time = loop_time(several, job, 0, 0.8).total();
+      EXPECT_GT(time, 0.5 * last) << several.name;
+      last = time;
+    }
+  }
 }
 
 TEST(CostModel, OnOneGpuADraftOfBillionsIsTooDear) {

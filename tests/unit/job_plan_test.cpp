@@ -82,6 +82,32 @@ TEST(JobPlan, SaysWhetherItFits) {
   EXPECT_GT(available_memory().value_or(0), 1e6);
 }
 
+TEST(JobPlan, ALoopWhoseDraftIsCutHasItsAllReducesToo) {
+  RunConfig config = chinchilla_job();
+  config.placement = Placement::kSharded;
+  const JobPlan plan = plan_job(config, 16);
+  EXPECT_EQ(plan.drafted.all_reduces, 16);
+  EXPECT_EQ(plan.loop_all_reduces(), 160 + 4 * 16);
+  EXPECT_DOUBLE_EQ(plan.loop_sums_bytes(), 160 * 5 * 8192.0 * 4 + 4 * 16 * 6144.0 * 4);
+  EXPECT_THAT(
+      plan_text(plan, config, {.ranks = 16, .available = 1e12}),
+      HasSubstr("a loop:  160 all-reduces of 164 kB, and for each of 4 drafted tokens 16 all-reduces of 24.6 kB: "
+                "224 and 27.8 MB in all"));
+  config.placement = Placement::kReplicated;
+  EXPECT_EQ(plan_job(config, 16).loop_all_reduces(), 160);
+}
+
+TEST(JobPlan, SaysWhetherItFitsOnDescribedHardware) {
+  RunConfig config = chinchilla_job();
+  config.decode.hardware = std::string(SPECDEC_SOURCE_DIR) + "/configs/hardware/h100x8.yaml";
+  const HostMemory host{.ranks = 1, .available = 1};
+  EXPECT_THAT(plan_text(plan_job(config, 8), config, host),
+              AllOf(HasSubstr("On h100x8 it fits: rank 0 needs"), HasSubstr("and a rank has 80 GB there")));
+  EXPECT_THAT(plan_text(plan_job(config, 1), config, host), HasSubstr("On h100x8 it does not fit: rank 0 needs"));
+  EXPECT_THAT(plan_text(plan_job(config, 16), config, host),
+              AllOf(HasSubstr("On h100x8 it does not fit"), HasSubstr("; it has 8 ranks")));
+}
+
 TEST(JobPlan, IsAskedForOnTheCommandLine) {
   const auto plan = [](std::vector<const char*> words) {
     words.insert(words.begin(), "specdec_dist");

@@ -136,6 +136,18 @@ TEST(Metrics, Compares) {
   EXPECT_FALSE(c.identical) << "sampled texts are not compared";
 }
 
+TEST(Metrics, TheoremsStandBesideARunThatHasNothingBesideIt) {
+  const RunRecord fast = speculative();
+  const MeasuredRun f{&fast, measure(fast)};
+  const Comparison c = compare({.autoregressive = nullptr, .speculative = &f}, false, 0.2);
+  EXPECT_NEAR(*c.cost_over_score, 0.001 / 0.008, 1e-14) << "1 ms over (10 + 6) / 2";
+  EXPECT_NEAR(*c.speedup_over_score, 1.75 / (2 * 0.125 + 1), 1e-14);
+  EXPECT_NEAR(*c.operations, (2 * 0.2 + 3) / 1.75, 1e-14);
+  EXPECT_FALSE(c.speedup);
+  EXPECT_FALSE(c.cost_ratio);
+  EXPECT_FALSE(c.predicted_speedup);
+}
+
 TEST(Metrics, IdenticalOnGreedyOnly) {
   const RunRecord alone = autoregressive();
   RunRecord other = autoregressive();

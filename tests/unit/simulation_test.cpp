@@ -120,6 +120,22 @@ TEST(Simulation, JitterOfTheInterconnectShowsInPercentiles) {
   EXPECT_NEAR(found.loop.p50, quiet.loop.p50, 0.02 * quiet.loop.p50);
 }
 
+/// Of which nobody draws thousands of numbers: the largest is drawn as one.
+TEST(Simulation, OfThousandsOfRanksTheLatestIsWaitedFor) {
+  const PredictedJob job = chinchilla(4096);
+  Hardware quiet = tpu();
+  quiet.interconnect.ranks.reset();
+  Hardware hardware = quiet;
+  constexpr double kProbability = 1e-7;
+  hardware.disturbance.compute = {.tail_probability = kProbability, .tail_mean = 1e-3};
+  const double alone = simulate(quiet, job, 0, 0, 1, 1).loop.p50;
+  double sum = 0;
+  constexpr int kLoops = 20000;
+  for (int i = 0; i < kLoops; ++i) sum += simulate(hardware, job, 0, 0, 1, static_cast<std::uint64_t>(i)).loop.p50;
+  const double expected = 161 * 4096 * kProbability * 1e-3;
+  EXPECT_NEAR(sum / kLoops - alone, expected, 0.15 * expected);
+}
+
 TEST(Simulation, ThousandsOfRanksAndTheSameSeed) {
   Hardware hardware = tpu();
   hardware.interconnect.ranks.reset();

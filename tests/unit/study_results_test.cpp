@@ -168,12 +168,26 @@ TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
   ASSERT_TRUE(fast.predicted);
   EXPECT_EQ(summary.errors.at(1).points, 2);
   EXPECT_GT(summary.errors.at(1).worst, 0.5) << "an H100 is not this machine";
+  EXPECT_EQ(summary.errors_of_models.at({1, "default"}).points, 2);
+  // Theorems 3.8 and 3.11 at 2.5 tokens a loop, K = 4 and c = 0.15.
+  EXPECT_DOUBLE_EQ(*fast.theory_speedup, 2.5 / 1.6);
+  EXPECT_GT(*fast.theory_operations, 5 / 2.5);
+  EXPECT_LT(*fast.theory_operations, 6 / 2.5);
+  EXPECT_FALSE(alone.theory_speedup);
 
   const json out = summary_json(study_, points_, summary);
   EXPECT_EQ(out["points"][1]["placement"], "rank0");
   EXPECT_EQ(out["points"][1]["kind"], "measured under a modelled interconnect");
   EXPECT_EQ(out["points"][1]["forced"], "weights: random (seed 0)");
   EXPECT_EQ(out["published"]["k"].size(), 8U);
+  ASSERT_EQ(out["published"]["predicted"]["ms_128"].size(), 8U);
+  EXPECT_NEAR(out["published"]["predicted"]["alpha"].get<double>(), 0.886, 0.001);
+  for (const char* const what : {"ms_128", "ms_per_loop", "efficiency"}) {
+    for (std::size_t k = 0; k < 8; ++k) {
+      const double theirs = out["published"][what][k].get<double>();
+      EXPECT_NEAR(out["published"]["predicted"][what][k].get<double>(), theirs, 0.05 * theirs) << what << ", K = " << k;
+    }
+  }
   ASSERT_EQ(out["published"]["table"].size(), 3U);
   EXPECT_EQ(
       out["published"]["table"][0],
@@ -182,25 +196,43 @@ TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
               HasSubstr("Forced, and not what models say: weights: random (seed 0)."));
 }
 
+TEST_F(StudyFigures, EachPointSaysWhatIsForcedInIt) {
+  results_.append(ran(points_[0], 0, 100, 1, 10));
+  json other = ran(points_[1], 0, 40, 2.5, 15);
+  other["forced"] = "acceptance: synthetic (alpha 0.6)";
+  results_.append(other);
+  const std::string text = summary_text(study_, points_, summarise(study_, points_, results_));
+  EXPECT_THAT(text, HasSubstr("measured under a modelled interconnect, forced 1 |"));
+  EXPECT_THAT(text, HasSubstr("measured under a modelled interconnect, forced 2 |"));
+  EXPECT_THAT(text,
+              HasSubstr("Forced, and not what models say: forced 1: weights: random (seed 0); forced 2: acceptance: "
+                        "synthetic (alpha 0.6)."));
+}
+
 TEST_F(StudyFigures, WhatFailedOrDidNotRunIsARowOfItsOwn) {
   json failed = row(points_[0].key, 0, "failed");
-  failed["error"] = "exit code 3: rank 1 is lost";
+  failed["error"] = "exit code 3: rank 1 is lost, \"so\"";
   results_.append(failed);
   const StudySummary summary = summarise(study_, points_, results_);
   EXPECT_EQ(summary.points[0].failed, 1);
   const std::string text = summary_text(study_, points_, summary);
   EXPECT_THAT(text, HasSubstr("| 0 | failed |"));
   EXPECT_THAT(text, HasSubstr("| 4 | not run |"));
-  EXPECT_THAT(text, HasSubstr("1 of its jobs failed: exit code 3: rank 1 is lost"));
+  EXPECT_THAT(text, HasSubstr("1 of its jobs failed: exit code 3: rank 1 is lost, \"so\""));
   const json out = summary_json(study_, points_, summary);
-  EXPECT_EQ(out["failed"][0]["error"], "exit code 3: rank 1 is lost");
+  EXPECT_EQ(out["failed"][0]["error"], "exit code 3: rank 1 is lost, \"so\"");
   // As many cells in each row of the CSV as in its head.
   const std::string csv = summary_csv(points_, summary);
   std::istringstream lines(csv);
   std::string line;
   std::getline(lines, line);
   const auto commas = std::ranges::count(line, ',');
-  while (std::getline(lines, line)) EXPECT_EQ(std::ranges::count(line, ','), commas) << line;
+  constexpr const char* kQuoted = ",\"exit code 3: rank 1 is lost, \"\"so\"\"\"";
+  EXPECT_THAT(csv, HasSubstr(std::string(kQuoted) + "\n"));
+  while (std::getline(lines, line)) {
+    const auto within = line.ends_with(kQuoted) ? 1 : 0;
+    EXPECT_EQ(std::ranges::count(line, ','), commas + within) << line;
+  }
 }
 
 TEST(StudyBand, IsNearestRank) {

@@ -1,0 +1,56 @@
+#include "runtime/pass_times_json.h"
+
+#include <string>
+#include <vector>
+
+#include "runtime/units.h"
+
+namespace specdec {
+namespace {
+
+using nlohmann::json;
+
+std::vector<double> times(std::vector<double> values, double factor) {
+  for (double& value : values) value *= factor;
+  return values;
+}
+
+}  // namespace
+
+json pass_times_json(const std::map<int, PassTimes>& all) {
+  const auto ms = [](const std::vector<double>& seconds) { return times(seconds, kMsPerSecond); };
+  json out = json::object();
+  for (const auto& [ranks, of] : all) {
+    out[std::to_string(ranks)] = {{"threads", of.threads},
+                                  {"target_ms", ms(of.target)},
+                                  {"target_after_smaller_ms", ms(of.target_after_smaller)},
+                                  {"whole_target_ms", kMsPerSecond * of.whole_target},
+                                  {"draft_ms", ms(of.draft)},
+                                  {"draft_after_target_ms", kMsPerSecond * of.draft_after_target},
+                                  {"layer_ms", kMsPerSecond * of.layer},
+                                  {"loop_ms", kMsPerSecond * of.beside.loop},
+                                  {"drafted_ms", kMsPerSecond * of.beside.drafted},
+                                  {"accepted_ms", kMsPerSecond * of.beside.accepted},
+                                  {"scored_ms", ms(of.beside.scored)}};
+  }
+  return out;
+}
+
+PassTimes pass_times_from_json(const json& all, int ranks) {
+  const json& of = all.at(std::to_string(ranks));
+  const auto one = [&](const char* key) { return of.at(key).get<double>() / kMsPerSecond; };
+  const auto by_rows = [&](const char* key) { return times(of.at(key).get<std::vector<double>>(), 1 / kMsPerSecond); };
+  return {.threads = of.at("threads").get<int>(),
+          .target = by_rows("target_ms"),
+          .target_after_smaller = by_rows("target_after_smaller_ms"),
+          .whole_target = one("whole_target_ms"),
+          .draft = by_rows("draft_ms"),
+          .draft_after_target = one("draft_after_target_ms"),
+          .layer = one("layer_ms"),
+          .beside = {.loop = one("loop_ms"),
+                     .drafted = one("drafted_ms"),
+                     .accepted = one("accepted_ms"),
+                     .scored = by_rows("scored_ms")}};
+}
+
+}  // namespace specdec
