@@ -23,7 +23,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr Seconds kLook{0.1};
 /// More than this between two looks is a machine that slept, which is nobody's fault.
-constexpr Seconds kLongestLook{1.0};
+constexpr Seconds kLongestLook{0.3};
 
 [[noreturn]] void end(const std::string& message, ErrorKind kind) {
   const std::string line = std::string(program_invocation_short_name) + ": error: " + message + "\n";

@@ -65,7 +65,8 @@ std::vector<double> expected_loop_times(const RunConfig& config, const ModelConf
                                         int ranks, Isa isa, const InterconnectChoice& interconnect) {
   const bool described = config.decode.hardware != kNoHardware;
   Hardware hardware = described ? load_hardware(config.decode.hardware, "decode.hardware")
-                                : typical_hardware(config.backend, isa, ranks, config.decode.k + 1);
+                                : typical_hardware(config.backend, isa, ranks, config.parallel.threads.value_or(1),
+                                                   config.decode.k + 1);
   if (ranks > hardware.ranks) {
     throw_bad_input(std::string("decode.hardware: found ") + hardware.name + " with " + std::to_string(hardware.ranks) +
                     " ranks, expected at least the " + std::to_string(ranks) + " of this job");

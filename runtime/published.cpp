@@ -100,11 +100,20 @@ PublishedPrediction predict_published(const Published& of, const std::string& pl
   const Hardware hardware = load_hardware(of.job.hardware, place);
   CommandLine command;
   command.config = of.job.config;
-  PredictedJob job = predicted_job(make_run_config(command), hardware.ranks);
+  const RunConfig config = make_run_config(command);
+  if (config.draft.empty())
+    throw_bad_input(fmt::format("{}: {}: draft: found nothing, expected the model that drafts", place, of.job.config));
+  PredictedJob job = predicted_job(config, hardware.ranks);
   job.context = of.job.context;
   const auto at = static_cast<std::size_t>(std::ranges::find(of.k, static_cast<double>(of.job.fit_k)) - of.k.begin());
   PublishedPrediction out;
-  const double tokens = of.efficiency[at] * static_cast<double>(of.job.fit_k + 1);
+  const auto most = static_cast<double>(of.job.fit_k + 1);
+  const double tokens = of.efficiency[at] * most;
+  if (tokens < 1 || tokens > most) {
+    throw_bad_input(fmt::format(
+        "{}: {}: tokens_per_loop_over_k1: found {} at K = {}, expected what 1 to {} tokens a loop are of that", place,
+        of.name, of.efficiency[at], of.job.fit_k, of.job.fit_k + 1));
+  }
   out.alpha = alpha_from_tokens_per_loop(tokens, of.job.fit_k);
   for (const double value : of.k) {
     const std::int64_t ks[] = {std::llround(value)};

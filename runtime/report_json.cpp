@@ -43,6 +43,7 @@ json metrics_json(const RunMetrics& m) {
   return {{"prompts", m.prompts},
           {"loops", m.loops},
           {"full_loops", m.full_loops},
+          {"full_loops_drafted", m.full_drafted},
           {"tokens", m.tokens},
           {"drafted", m.drafted},
           {"drafted_ahead", m.drafted_ahead},

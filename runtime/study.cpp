@@ -300,7 +300,11 @@ std::string StudyPoint::label() const {
 }
 
 std::vector<StudyPoint> points_of(const Study& study) {
-  if (!study.published.empty()) load_published(study.published, study.name + ": published");
+  if (!study.published.empty()) {
+    const std::string place = study.name + ": published";
+    const Published published = load_published(study.published, place);
+    if (!published.job.config.empty()) predict_published(published, place);
+  }
   std::vector<StudyPoint> points;
   for (const int ranks : study.ranks) {
     for (const std::string& interconnect : study.interconnects) {

@@ -20,11 +20,12 @@ constexpr double kUsualAlpha = 0.7;
 
 Hardware machine(const StudyPoint& point, int cores) {
   const RunConfig& config = point.config;
-  Hardware hardware = typical_hardware(config.backend, detect_isa(), point.ranks, config.decode.k + 1);
+  const int threads = config.parallel.threads.value_or(std::max(cores / point.ranks, 1));
+  Hardware hardware = typical_hardware(config.backend, detect_isa(), point.ranks, threads, config.decode.k + 1);
   // Cores of one host share its memory; ranks that share a core take turns.
   constexpr double kTogether = 0.8;
-  const int at_once = std::min(point.ranks, cores);
-  hardware.node_read_rate = hardware.memory.rate * (at_once > 1 ? kTogether * at_once : 1);
+  const int at_once = std::min(point.ranks * threads, cores);
+  hardware.node_read_rate = hardware.memory.rate / threads * (at_once > 1 ? kTogether * at_once : 1);
   hardware.ranks_per_node = point.ranks;
   if (config.interconnects.front()) hardware.interconnect = *config.interconnects.front();
   return hardware;

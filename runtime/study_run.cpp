@@ -117,7 +117,7 @@ class Estimate {
       : of_(points.size()) {
     const auto cores = static_cast<int>(own_cores().size());
     for (std::size_t i = 0; i < points.size(); ++i) {
-      guessed_.push_back(guessed_seconds(study, points[i], cores));
+      guessed_.push_back(guess(study, points[i], cores));
       for (int repeat = 0; repeat < repeats_of(study, points[i]); ++repeat) {
         if (const json* const row = results.finished(points[i].key, repeat)) add(i, row->at("seconds").get<double>());
       }
@@ -143,6 +143,14 @@ class Estimate {
   bool is_guess() const { return guess_of_these_ == 0; }
 
  private:
+  static double guess(const Study& study, const StudyPoint& point, int cores) {
+    try {
+      return guessed_seconds(study, point, cores);
+    } catch (const Error&) {  // of a job that will say so itself
+      return 1;
+    }
+  }
+
   std::vector<double> guessed_;
   std::vector<std::pair<double, int>> of_;
   double took_ = 0;

@@ -26,6 +26,7 @@ struct JobSums {
   double decode_ms = 0;
   double loops = 0;
   double full_tokens = 0;
+  double full_drafted = 0;
   double beta = 0;
   double reached = 0;
   double drafted = 0;
@@ -61,6 +62,7 @@ void add(JobSums& sums, PointFigures& figures, const json& row, std::int64_t k) 
   const double full_loops = number(metrics.at("full_loops"));
   sums.loops += loops;
   sums.decode_ms += kMsPerSecond * number(metrics.at("decode_seconds"));
+  sums.full_drafted += number(metrics.at("full_loops_drafted"));
   sums.full_tokens += full_loops * number(metrics.at("tokens_per_loop"));
   sums.expected += full_loops * number(metrics.at("expected_tokens_per_loop"));
   sums.reached += number(metrics.at("reached"));
@@ -134,6 +136,7 @@ void fill(PointFigures& figures, JobSums& sums, std::int64_t k) {
   if (figures.alpha) figures.expected_tokens_per_loop = ratio(sums.expected, full_loops);
   figures.draft_ms_per_token = ratio(sums.draft_ms, sums.drafted);
   figures.drafted_per_loop = sums.drafted / sums.loops;
+  figures.drafted_per_full_loop = ratio(sums.full_drafted, full_loops);
   figures.context = sums.prompts > 0 ? sums.context / sums.prompts : 0;
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
   for (const char* part : kSplit) {
@@ -269,8 +272,7 @@ std::optional<Hardware> hardware_of(const StudySummary& summary, const Study& st
 void add_theory(PointFigures& figures, const StudyPoint& point) {
   const RunConfig& config = point.config;
   if (!figures.expected_tokens_per_loop || config.draft.empty()) return;
-  const bool fixed = config.decode.draft_length == DraftLengthRule::kFixed;
-  const double k = fixed ? static_cast<double>(point.k) : figures.drafted_per_loop;
+  const double k = figures.drafted_per_full_loop.value_or(static_cast<double>(point.k));
   const double tokens = *figures.expected_tokens_per_loop;
   if (figures.cost_ratio) figures.theory_speedup = tokens / (k * *figures.cost_ratio + 1);
   const auto operations = [](const std::filesystem::path& model) {

@@ -50,6 +50,7 @@ struct PointFigures {
   std::optional<double> draft_ms_per_token;
   std::string backend;  ///< as the reports of its jobs name it
   double drafted_per_loop = 0;
+  std::optional<double> drafted_per_full_loop;
   double context = 0;                                            ///< committed tokens, the mean over what was generated
   double late_share = 0;                                         ///< of modelled collectives
   std::vector<std::pair<std::string, double>> split_ms;          ///< a loop's, mean

@@ -21,6 +21,7 @@ a program fails on the way, it still prints what was measured.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -47,6 +48,7 @@ class Bench:
     def __init__(self, options, ours, theirs):
         self.options, self.ours, self.theirs = options, ours, theirs
         self.rows, self.same, self.pairs, self.roof_runs, self.bytes = [], {}, {}, [], {}
+        self.unjudged = []  # what is called once the best read of the whole run is known
         self.model = {name: models.prepared(name, ROOT / "assets", options.work) for name in options.shapes}
         flags = next((line.split() for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if line.startswith("flags")), [])
         self.features = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
@@ -79,15 +81,27 @@ class Bench:
             if apart > SAME_NUMBERS:
                 sys.exit(f"llama_cpp.py: {name}: found logits that differ by {apart:.1e} of their squares, expected at most {SAME_NUMBERS}: the programs have different numbers")
 
-    def held_against_the_roof(self, line):
-        """A line of tokens a second of one row, with the share of the best plain read that they are, and the 1.1B model's verdict."""
+    def hold_against_the_roof(self, line):
+        """Gives a line of tokens a second of one row the share of the best plain read that they are, and the 1.1B model's its verdict."""
         read = self.roofs[self.options.threads]["read_GBps"]
         line["GBps"] = self.bytes[line["shape"]] * line["ours"] / 1e9
         line["of_read"] = line["GBps"] / read
-        if line["shape"] != "llama-1.1b":
-            return line
-        line["goal"] = f">= min(1.25 x theirs, 95% of {read:.1f} GB/s; is {line['of_read']:.0%})"
-        return figures.with_verdict(line, lambda ratio: figures.decode_verdict(ratio, line["of_read"]))
+        if line["shape"] == "llama-1.1b":
+            line["goal"] = f">= min(1.25 x theirs, 95% of {read:.1f} GB/s; is {line['of_read']:.0%})"
+            line.update(figures.with_verdict(line, lambda ratio: figures.decode_verdict(ratio, line["of_read"])))
+
+    def hold_rows_against_the_roof(self, line, rows, ms, over_roofline, of_one):
+        """The same of a pass over several rows, whose goals count only where that of one row is met."""
+        roof = self.roofs[self.options.threads]
+        line["over_longer_roof"] = ms / figures.longer_roof_ms(self.bytes[line["shape"]], rows, roof["read_GBps"], roof["GFLOPs"])
+        line["over_roofline"] = over_roofline
+        line["goal"], line["verdict"] = figures.rows_verdict(self.features, rows, line["ours"], over_roofline, line["over_longer_roof"], of_one["verdict"] == "met")
+
+    def judge(self):
+        """Of the same run, whenever in it a figure was measured: memory gives more at one time than at another."""
+        for of_line in self.unjudged:
+            of_line()
+        self.unjudged = []
 
     def repeats(self, name):
         return 10 if name == "llama-1.1b" else 60
@@ -104,11 +118,9 @@ class Bench:
             return self.theirs.one_row(gguf, threads, max(3, repeats // 3)), self.theirs.rows(gguf, threads, 5) if batched and "rows" in groups else None
         a, b = self.in_turns(f"{name}: passes, {threads} threads", ours, theirs)
         self.measure_roofs()
-        bytes_read, roof = a[0][0], self.roofs[threads]
         of_one = figures.row(f"decode, one row, {threads} threads", name, "tokens/s", [1e3 / ms[1] for _, ms, _ in a], [1e3 / one for one, _ in b])
-        self.bytes[name] = bytes_read
-        of_one = self.held_against_the_roof(of_one)
-        one_row_met = of_one["verdict"] == "met"
+        self.bytes[name] = a[0][0]
+        self.unjudged.append(lambda: self.hold_against_the_roof(of_one))
         if "decode" in groups:
             self.rows.append(of_one)
         if "rows" not in groups:
@@ -117,10 +129,8 @@ class Bench:
             over = [ms[rows] / ms[1] for _, ms, _ in a]
             line = figures.row(f"{rows} rows over one", name, "x", over, [of[rows] / of[1] for _, of in b] if batched else None)
             if name == "llama-1.1b":
-                longer = figures.longer_roof_ms(bytes_read, rows, roof["read_GBps"], roof["GFLOPs"])
-                line["over_longer_roof"] = statistics.median(ms[rows] for _, ms, _ in a) / longer
-                line["over_roofline"] = statistics.median(of[rows] for _, _, of in a) if a[0][2][rows] else None
-                line["goal"], line["verdict"] = figures.rows_verdict(self.features, rows, line["ours"], line["over_roofline"], line["over_longer_roof"], one_row_met)
+                self.unjudged.append(functools.partial(self.hold_rows_against_the_roof, line, rows, statistics.median(ms[rows] for _, ms, _ in a),
+                                                       statistics.median(of[rows] for _, _, of in a) if a[0][2][rows] else None, of_one))
             self.rows.append(line)
 
     def decode_alone(self, name):
@@ -139,7 +149,9 @@ class Bench:
             theirs += [1e3 / self.theirs.one_row(gguf, self.options.threads, 3) for _ in range(2)]
             self.measure_roofs()
             measure(reversed(SETUPS))
-        self.rows.append(self.held_against_the_roof(figures.row("decode, two ranks of one thread", name, "tokens/s", speeds[2, 1], theirs)))
+        of_two = figures.row("decode, two ranks of one thread", name, "tokens/s", speeds[2, 1], theirs)
+        self.rows.append(of_two)
+        self.unjudged.append(lambda: self.hold_against_the_roof(of_two))
         scaling = figures.scaling_of_reads(self.roof_runs[first_roof:])
         for title, above, below, goal, worth in (
                 ("two ranks over one, one core each", (2, 1), (1, 1), f">= 0.97 x the plain read's {scaling:.2f}", figures.OF_SCALING * scaling),
@@ -268,6 +280,7 @@ def main(arguments):
 
 
 def report(bench, build, load, options):
+    bench.judge()
     about = machine(bench, load)
     print(f"{about['cpu']}, {about['cores']} cores, {' '.join(about['features'])}; load {about['load'][0]:.1f} at first, {about['load'][1]:.1f} at last; {about['date']}")
     for threads, roof in about["roofs"].items():

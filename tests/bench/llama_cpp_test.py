@@ -155,6 +155,33 @@ class Table(unittest.TestCase):
         self.assertEqual(lines[2].split(), ["rows", "a", "x", "1.235", "-", "-", "reported", "-"])
 
 
+class Verdicts(unittest.TestCase):
+    """Are those of the whole run's best read, which may come after a figure was measured."""
+
+    @staticmethod
+    def judged(*reads):
+        bench = llama_cpp.Bench.__new__(llama_cpp.Bench)
+        bench.options = unittest.mock.Mock(threads=2)
+        bench.features, bench.bytes, bench.rows = ["avx512_bf16"], {"llama-1.1b": 2e9}, []
+        bench.roof_runs = [{2: {"read_GBps": read, "read_by": "x", "GFLOPs": 400}} for read in reads]
+        one = figures.row("decode, one row, 2 threads", "llama-1.1b", "tokens/s", [16], [15])  # 32 GB/s
+        five = figures.row("5 rows over one", "llama-1.1b", "x", [1.05], [2])
+        bench.unjudged = [lambda: bench.hold_against_the_roof(one), lambda: bench.hold_rows_against_the_roof(five, 5, 65.0, 1.05, one)]
+        bench.judge()
+        return one, five
+
+    def test_of_a_read_that_was_always_as_quick(self):
+        one, five = self.judged(33)
+        self.assertEqual((one["verdict"], five["verdict"]), ("met", "met"))
+        self.assertAlmostEqual(one["of_read"], 32 / 33)
+
+    def test_of_a_read_that_was_quicker_later(self):
+        one, five = self.judged(33, 51)
+        self.assertEqual(one["verdict"], "MISSED")
+        self.assertNotEqual(five["verdict"], "met")
+        self.assertIn("51.0 GB/s", one["goal"])
+
+
 class Models(unittest.TestCase):
     def test_sizes(self):
         for name, parameters in (("llama-1.1b", 1_100_048_384), ("llama-134m", 134_515_008)):

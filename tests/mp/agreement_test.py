@@ -202,10 +202,18 @@ def to_the_end_of_the_context(options):
         run.expect(run.report["comparison"]["identical"] is True, "the texts differ")
 
 
+def more_threads_than_cores_get_a_word(options):
+    run = Run(options, 2, ["compare=false", "parallel.threads=64"], tokens=4)
+    words = [line for line in run.job.err.splitlines() if "note: parallel.threads: found 64, expected at most" in line]
+    run.expect(len(words) == 1, f"{len(words)} words about the threads")
+    run = Run(options, 2, ["compare=false", "parallel.threads=1"], tokens=4)
+    run.expect("note: parallel.threads" not in run.job.err, "a word about one thread a rank")
+
+
 CASES = {case.__name__: case for case in (
     greedy_on_all_ranks, truncated_sampling_on_all_ranks, plain_sampling_on_all_ranks, greedy_is_identical_to_autoregressive,
     sampling_is_not_compared_by_text, seeds_differ, any_number_of_ranks, int8_on_all_ranks, fast_transport, two_threads_a_rank, reference_backend,
-    no_drafting, stop_string, a_pipe_gets_text_alone, several_prompts, ids_without_a_tokenizer, to_the_end_of_the_context)}
+    no_drafting, stop_string, a_pipe_gets_text_alone, several_prompts, more_threads_than_cores_get_a_word, ids_without_a_tokenizer, to_the_end_of_the_context)}
 
 if __name__ == "__main__":
     job.run_cases(job.parse(__doc__), CASES)

@@ -7,6 +7,7 @@
 #include "runtime/configuration_hash.h"
 #include "runtime/model_drafter.h"
 #include "runtime/philox.h"
+#include "tests/support/test_isa.h"
 
 namespace specdec::tests {
 namespace {
@@ -75,7 +76,7 @@ struct DecodeRank::State {
   State(Communicator& world, const DecodeCase& base)
       : group(world),
         backend(base.make_backend ? base.make_backend()
-                                  : make_backend({.name = "cpu", .isa = detect_isa(), .threads = base.threads})),
+                                  : make_backend({.name = "cpu", .isa = test_isa(), .threads = base.threads})),
         options{.dtype = base.dtype, .max_rows = kMaxDrafted + 1},
         checkpoint(base.target),
         target(load_model_config(base.target), checkpoint, *backend, group, options),
@@ -106,7 +107,7 @@ struct DecodeRank::State {
   std::uint64_t configuration(const DecodeCase& settings) const {
     return configuration_hash(
         {.dtype = settings.dtype, .decode = {.sampling = settings.sampling, .seed = settings.seed}}, target.config(),
-        checkpoint, name_of(detect_isa()), group.size());
+        checkpoint, name_of(test_isa()), group.size());
   }
 
   TimedCommunicator group;

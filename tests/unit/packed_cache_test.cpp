@@ -105,7 +105,7 @@ class PackedCacheTest : public ::testing::Test {
 };
 
 TEST_F(PackedCacheTest, TheSecondTimeNothingIsPacked) {
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kInt8}) {
     for (const int threads : {1, 2, 3}) {
       fs::remove_all(folder());
       PackedCache first(folder());

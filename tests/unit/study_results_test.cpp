@@ -78,6 +78,7 @@ json ran(const StudyPoint& point, int repeat, double loops, double tokens, doubl
   const json metrics = {{"tokens", loops * tokens},
                         {"loops", loops},
                         {"full_loops", loops},
+                        {"full_loops_drafted", loops * static_cast<double>(point.k)},
                         {"decode_seconds", all / 1e3},
                         {"tokens_per_loop", tokens},
                         {"expected_tokens_per_loop", drafts ? json(tokens) : json()},
@@ -243,6 +244,30 @@ TEST(StudyBand, IsNearestRank) {
   const Band one = band({3}, 3);
   EXPECT_EQ(one.p10, 3);
   EXPECT_EQ(one.p90, 3);
+}
+
+TEST(Published, WhatIsPredictedOfItIsReadBeforeAnyJobRuns) {
+  const TemporaryDirectory directory;
+  const auto file = directory.path() / "p.yaml";
+  const auto told = [&](const std::string& job, double efficiency = 0.8) {
+    std::ofstream(file) << "title: t\nsource: s\nk: [0, 4]\nms_128: [2, 1]\ntokens_per_loop_over_k1: [1, " << efficiency
+                        << "]\nms_per_loop: [1, 2]\n"
+                        << job;
+    const Study study = parse_study(
+        "config: " SPECDEC_SOURCE_DIR "/configs/chinchilla-like-native.yaml\npublished: " + file.string() + "\n",
+        "f.yaml", "f");
+    return tests::bad_input([&] { points_of(study); });
+  };
+  const auto job = [](const std::string& hardware, const std::string& config, int fit_k) {
+    return "predicted: {hardware: " + hardware + ", config: " + config + ", fit_k: " + std::to_string(fit_k) + "}\n";
+  };
+  EXPECT_THAT(told(job("tpu-v5", "chinchilla-70b.yaml", 4)), HasSubstr("found no file 'tpu-v5'"));
+  EXPECT_THAT(told(job("tpu-v4x16", "chinchilla-71b.yaml", 4)), HasSubstr("found no file 'chinchilla-71b.yaml'"));
+  EXPECT_THAT(told(job("tpu-v4x16", "chinchilla-70b.yaml", 3)),
+              HasSubstr("predicted.fit_k: found 3, expected one of k"));
+  EXPECT_THAT(told(job("tpu-v4x16", "chinchilla-70b.yaml", 4), 1.1),
+              HasSubstr("expected what 1 to 5 tokens a loop are"));
+  EXPECT_THAT(told("predicted: {hardware: tpu-v4x16, fit_k: 4}\n"), HasSubstr("predicted.config: found nothing"));
 }
 
 TEST(Published, ListsThatBelongTogetherAreEquallyLong) {
