@@ -55,7 +55,8 @@ Result run_model(const std::filesystem::path& directory, const std::vector<Token
   run_ranks(way.ranks, [&](Communicator& group) {
     const Stream stream;
     const Checkpoint checkpoint(directory);
-    std::unique_ptr<Backend> backend = make_backend({.name = way.backend, .isa = tests::test_isa(), .threads = way.threads});
+    std::unique_ptr<Backend> backend =
+        make_backend({.name = way.backend, .isa = tests::test_isa(), .threads = way.threads});
     if (way.replace_backend) {
       backend = way.replace_backend(std::move(backend), group.rank());
     }
