@@ -104,39 +104,12 @@ make_ready() {
   esac
 }
 
-# make_ready_ahead STAGE...: with the time of the processors that nobody else wants, since tests of ranks mostly wait for each other. What fails fails again in its stage, which
-# says why.
-ahead=""
-make_ready_ahead() {
-  [ $# -gt 0 ] || return 0
-  say "building the stages $* meanwhile"
-  set -m  # a process group of its own, to be ended as one
-  (
-    chrt --idle --pid 0 "$BASHPID" || renice -n 19 -p "$BASHPID"
-    for stage in "$@"; do make_ready "$stage"; done
-  ) </dev/null >/dev/null 2>&1 &
-  ahead=$!
-  set +m
-  trap 'kill -- "-$ahead" 2>/dev/null' EXIT
-}
-# What is left is built in the foreground, with its fair share and where it can be seen.
-end_ahead() {
-  [ -n "$ahead" ] || return 0
-  kill -- "-$ahead" 2>/dev/null
-  wait "$ahead" 2>/dev/null
-  ahead=""
-  trap - EXIT
-}
-
 bash "$here/../launch/bootstrap.sh" --tests || give_up "installing what the tests need"
 launcher=(env)
 for stage in $stages; do
-  end_ahead
   make_ready "$stage" || give_up "building $stage"
   case "$stage" in
     release)
-      # shellcheck disable=SC2086
-      make_ready_ahead ${stages#release}
       run_tests release ${label:+-L "$label"}
       if [ -z "$label" ]; then
         for isa in $(weaker_isas); do
