@@ -29,17 +29,21 @@ struct Pair : Streams {
 
 struct PairF32 : Pair {
   static constexpr std::int64_t kStepInputs = 1;
+  static constexpr int kParts = 1;
+  static constexpr bool kInputsAnew = true;
   static constexpr int kWeightRegisters = 2;
   static constexpr int kInputRegisters = 1;
   using Weights = Acc;
   using Input = __m256;
   static constexpr std::int64_t kInputBytes = 4;
 
-  static Weights load(const std::byte* from) {
+  static Weights load(const std::byte* from, int /*part*/) {
     const auto* weights = reinterpret_cast<const float*>(from);
     return {_mm256_load_ps(weights), _mm256_load_ps(weights + 8)};
   }
-  static Input broadcast(const std::byte* from) { return _mm256_broadcast_ss(reinterpret_cast<const float*>(from)); }
+  static Input broadcast(const std::byte* from, int /*part*/) {
+    return _mm256_broadcast_ss(reinterpret_cast<const float*>(from));
+  }
   static Acc multiply_add(Acc acc, Weights weights, Input input) {
     return {_mm256_fmadd_ps(weights.low, input, acc.low), _mm256_fmadd_ps(weights.high, input, acc.high)};
   }
@@ -55,6 +59,7 @@ struct PairBf16 : Pair {
   static constexpr std::int64_t kStepInputs = 2;
   /// The second inputs of the pairs, then the first: the order in which a chain adds them up.
   static constexpr int kParts = 2;
+  static constexpr bool kInputsAnew = true;
   static constexpr int kWeightRegisters = 2;
   static constexpr int kInputRegisters = 1;
   using Weights = Acc;

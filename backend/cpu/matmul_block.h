@@ -56,11 +56,13 @@ struct SkinnyMatmul {
   }
   static constexpr int registers_for(int rows, int panels) {
     const int weights = (kPanelByPanel ? 1 : panels) * V::kWeightRegisters;
-    const int inputs = (kPanelByPanel && panels > 1 ? rows : 1) * V::kInputRegisters;
+    const int inputs = (kPanelByPanel && panels > 1 && !kInputsAnew ? rows : 1) * V::kInputRegisters;
     return rows * panels * V::kAccRegisters + weights + inputs;
   }
   /// Where registers are few a step is taken in parts, each panel by panel, so that they hold the weights of one part of one panel only.
   static constexpr bool kPanelByPanel = requires { V::kParts; };
+  /// And inputs are broadcast anew for each panel: kept, they would take the place of a panel's sums.
+  static constexpr bool kInputsAnew = requires { V::kInputsAnew; };
 
   /// Where a block reads next.
   struct Place {
@@ -172,6 +174,7 @@ struct SkinnyMatmul {
       for (int part = 0; part < V::kParts; ++part) {
 #pragma GCC unroll 16
         for (int b = 0; b < B; ++b) {
+          if constexpr (kInputsAnew && B > 1) asm volatile("" : "+r"(x));
           const typename V::Weights w = V::load(weights + b * panel_bytes, part);
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
