@@ -77,6 +77,12 @@ std::vector<Prompt> read_prompts(const YAML::Node& node, const YamlPlace& place)
   return prompts;
 }
 
+std::int64_t rough_tokens(const Prompt& prompt) {
+  constexpr std::ptrdiff_t kBytesOfToken = 4;
+  const auto ids = prompt.ids ? std::ssize(*prompt.ids) : 0;
+  return std::max<std::int64_t>({prompt.random, ids, std::ssize(prompt.text) / kBytesOfToken});
+}
+
 std::string read_named_file(const std::filesystem::path& file, const std::string& place) {
   try {
     return read_text_file(file, kMaxTextFile);

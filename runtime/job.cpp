@@ -123,10 +123,7 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
                         .dtype = std::string(name_of(config_.dtype)),
                         .draft_dtype = config_.draft.empty() ? "" : std::string(name_of(config_.type_of_draft())),
                         .weights_cache = cache_record_};
-  if (draft_shape_) {
-    const auto operations = [](const ModelConfig& model) { return work_of(model, {}).operations; };
-    machine.operations_ratio = operations(*draft_shape_) / operations(target_->config());
-  }
+  if (draft_shape_) machine.operations_ratio = operations_ratio(*draft_shape_, target_->config());
   for (const std::string& host : hosts) {
     if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
       machine.hosts.push_back(host);

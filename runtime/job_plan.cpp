@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "models/config.h"
+#include "runtime/config_prompts.h"
 #include "runtime/hardware_load.h"
 #include "runtime/placement_ranks.h"
 #include "runtime/units.h"
@@ -15,17 +16,12 @@
 namespace specdec {
 namespace {
 
-/// Of English and of programs, roughly; only where attention's share of a pass is told.
-constexpr std::ptrdiff_t kBytesOfToken = 4;
 constexpr double kCacheBytes = sizeof(float);    // docs/decisions/0005
 constexpr double kPayloadBytes = sizeof(float);  // docs/numerics.md, rule 1
 
 std::int64_t longest_prompt(const RunConfig& config) {
   std::int64_t longest = 0;
-  for (const Prompt& prompt : config.prompts) {
-    const auto ids = prompt.ids ? std::ssize(*prompt.ids) : 0;
-    longest = std::max({longest, prompt.random, ids, std::ssize(prompt.text) / kBytesOfToken});
-  }
+  for (const Prompt& prompt : config.prompts) longest = std::max(longest, rough_tokens(prompt));
   return longest;
 }
 

@@ -137,8 +137,9 @@ Comparison compare(const RunPair& runs, bool greedy, std::optional<double> opera
                                         : static_cast<double>(fast.full_drafted) / static_cast<double>(fast.full_loops);
   out.cost_over_score = ratio(fast.draft_seconds_per_token, per_full_loop(score(fast.full_split)));
   if (fast.acceptance_rate) {
-    if (out.cost_over_score) out.speedup_over_score = *fast.expected_tokens_per_loop / (k * *out.cost_over_score + 1);
-    if (operations_ratio) out.operations = (k * *operations_ratio + k + 1) / *fast.expected_tokens_per_loop;
+    const double tokens = *fast.expected_tokens_per_loop;
+    if (out.cost_over_score) out.speedup_over_score = speedup_of_loops(tokens, k, *out.cost_over_score);
+    if (operations_ratio) out.operations = operations_of_loops(tokens, k, *operations_ratio);
   }
   if (runs.autoregressive == nullptr) return out;
   const RunMetrics& alone = runs.autoregressive->metrics;
@@ -146,7 +147,7 @@ Comparison compare(const RunPair& runs, bool greedy, std::optional<double> opera
   out.full_speedup = ratio(alone.seconds_per_token, fast.full_seconds_per_token);
   out.cost_ratio = ratio(fast.draft_seconds_per_token, alone.seconds_per_token);
   if (fast.acceptance_rate && out.cost_ratio) {
-    out.predicted_speedup = *fast.expected_tokens_per_loop / (k * *out.cost_ratio + 1);
+    out.predicted_speedup = speedup_of_loops(*fast.expected_tokens_per_loop, k, *out.cost_ratio);
     out.measured_over_predicted = ratio(out.full_speedup, out.predicted_speedup);
     out.best_k = best_k(*fast.acceptance_rate, *out.cost_ratio, kMaxBestK);
     out.best_speedup = speedup_factor(*fast.acceptance_rate, *out.best_k, *out.cost_ratio);

@@ -76,4 +76,8 @@ PassWork work_of_rank(const ModelConfig& model, const PassShape& pass, int rank)
   return work_of_share(model, pass, of_rank(model, rank, pass.ranks));
 }
 
+double operations_ratio(const ModelConfig& draft, const ModelConfig& target) {
+  return work_of(draft, {}).operations / work_of(target, {}).operations;
+}
+
 }  // namespace specdec

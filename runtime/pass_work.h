@@ -36,6 +36,9 @@ PassWork work_of(const ModelConfig& model, const PassShape& pass);
 /// The part of one rank, of at most 16.
 PassWork work_of_rank(const ModelConfig& model, const PassShape& pass, int rank);
 
+/// c^ of Leviathan et al. 2023: operations of a pass of the draft over those of one of the target, over one row after nothing.
+double operations_ratio(const ModelConfig& draft, const ModelConfig& target);
+
 /// Bytes of a weight, its share of a group's scale included.
 double bytes_of_weight(DType dtype);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/config_prompts.h"
 #include "runtime/cost_model.h"
 #include "runtime/predicted_job.h"
 #include "runtime/theory.h"
@@ -13,7 +14,7 @@ namespace {
 constexpr double kStart = 0.5;           // of a program under mpirun
 constexpr double kPreparedRate = 1.5e9;  // bytes of weights a second, read and packed or made up
 constexpr double kWarmUpTokens = 8;
-constexpr std::int64_t kRowsOfPrefill = 16;
+constexpr double kRowsOfPrefill = 16;
 constexpr double kTimedPasses = 1000;  // of each number of ranks, and what lies between them (pass_times.cpp)
 constexpr double kAllReduces = 2;
 constexpr double kUsualAlpha = 0.7;
@@ -51,10 +52,7 @@ double guessed_seconds(const Study& study, const StudyPoint& point, int cores) {
   const double of_token = loop_time(hardware, job, k, alpha).total() / tokens_per_loop(alpha, k);
   double seconds = prepared;
   for (const Prompt& prompt : config.prompts) {
-    constexpr std::int64_t kBytesOfToken = 4;
-    const auto ids = prompt.ids ? std::ssize(*prompt.ids) : 0;
-    const auto tokens = std::max<std::int64_t>({prompt.random, ids, std::ssize(prompt.text) / kBytesOfToken});
-    seconds += pass * static_cast<double>(tokens) / kRowsOfPrefill;
+    seconds += pass * static_cast<double>(rough_tokens(prompt)) / kRowsOfPrefill;
     seconds += of_token * static_cast<double>(config.decode.max_new_tokens);
   }
   return seconds + of_token * kWarmUpTokens;

@@ -12,6 +12,7 @@
 #include "runtime/pass_times_json.h"
 #include "runtime/pass_work.h"
 #include "runtime/predicted_job.h"
+#include "runtime/theory.h"
 #include "runtime/units.h"
 
 namespace specdec {
@@ -274,11 +275,9 @@ void add_theory(PointFigures& figures, const StudyPoint& point) {
   if (!figures.expected_tokens_per_loop || config.draft.empty()) return;
   const double k = figures.drafted_per_full_loop.value_or(static_cast<double>(point.k));
   const double tokens = *figures.expected_tokens_per_loop;
-  if (figures.cost_ratio) figures.theory_speedup = tokens / (k * *figures.cost_ratio + 1);
-  const auto operations = [](const std::filesystem::path& model) {
-    return work_of(load_model_config(model), {}).operations;
-  };
-  figures.theory_operations = (k * operations(config.draft) / operations(config.target) + k + 1) / tokens;
+  if (figures.cost_ratio) figures.theory_speedup = speedup_of_loops(tokens, k, *figures.cost_ratio);
+  const double c_hat = operations_ratio(load_model_config(config.draft), load_model_config(config.target));
+  figures.theory_operations = operations_of_loops(tokens, k, c_hat);
 }
 
 /// Speed-ups, predictions and their errors, once all points have their figures.

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The labels of what was forced, each once; a letter for each where there are several.
+/// The labels of what was forced, each once; numbered where there are several.
 class Forced {
  public:
   Forced(const std::vector<StudyPoint>& points, const std::vector<PointFigures>& figures) {
@@ -44,8 +44,7 @@ class Forced {
  private:
   std::string name(const std::string& label) const {
     if (labels_.size() == 1) return "forced";
-    const auto index = std::ranges::find(labels_, label) - labels_.begin();
-    return fmt::format("forced {}", index + 1);
+    return fmt::format("forced {}", std::ranges::find(labels_, label) - labels_.begin() + 1);
   }
 
   std::vector<std::string> labels_;

@@ -15,14 +15,22 @@ double tokens_per_loop(double alpha, std::int64_t k) {
   return tokens;
 }
 
-double speedup_factor(double alpha, std::int64_t k, double c) {
+double speedup_of_loops(double tokens, double k, double c) {
   check(c >= 0.0, "a cost ratio is not negative");
-  return tokens_per_loop(alpha, k) / (static_cast<double>(k) * c + 1);
+  return tokens / (k * c + 1);
+}
+
+double operations_of_loops(double tokens, double k, double c_hat) {
+  check(c_hat >= 0.0, "a cost ratio is not negative");
+  return (k * c_hat + k + 1) / tokens;
+}
+
+double speedup_factor(double alpha, std::int64_t k, double c) {
+  return speedup_of_loops(tokens_per_loop(alpha, k), static_cast<double>(k), c);
 }
 
 double operations_factor(double alpha, std::int64_t k, double c_hat) {
-  check(c_hat >= 0.0, "a cost ratio is not negative");
-  return (static_cast<double>(k) * c_hat + static_cast<double>(k) + 1) / tokens_per_loop(alpha, k);
+  return operations_of_loops(tokens_per_loop(alpha, k), static_cast<double>(k), c_hat);
 }
 
 std::int64_t best_k(double alpha, double c, std::int64_t max_k) {

@@ -17,6 +17,10 @@ double speedup_factor(double alpha, std::int64_t k, double c);
 /// Theorem 3.11: expected factor by which the number of operations grows, (K c^ + K + 1) / tokens_per_loop.
 double operations_factor(double alpha, std::int64_t k, double c_hat);
 
+/// Both theorems for `tokens` a loop, eq. 1's or the mean of eq. 1 over loops of several K, and `k` drafted tokens a loop, their mean.
+double speedup_of_loops(double tokens, double k, double c);
+double operations_of_loops(double tokens, double k, double c_hat);
+
 /// The K in [0, max_k] with the largest theorem 3.8 factor; the smallest such K on a tie, since larger ones raise the
 /// variance.
 std::int64_t best_k(double alpha, double c, std::int64_t max_k);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a fresh clone to the verdict of all tests: installs what is missing, builds, and runs
-#   release  every ctest label: unit, golden, mp
+#   release  every ctest label: unit, golden, mp; then, with each weaker instruction set of the machine forced, what holds whole models to their bits and golden values
 #   asan     the unit tests of kernels and parsers under the address and undefined-behaviour sanitizers
 #   tsan     the tests of the threads and shared-memory transports and of threaded kernels under the thread sanitizer
 #   cuda     where there is an nvcc: the programs and tests for GPUs build (SPECDEC_CUDA_ARCHITECTURES, one is enough), and what needs none runs

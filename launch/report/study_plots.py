@@ -65,12 +65,16 @@ def colour_of(key, keys):
     return SERIES[sorted(keys).index(key) % len(SERIES)]
 
 
+def in_two_lines(kind):
+    """Its name for a legend: so all pictures of a report are drawn at one scale."""
+    return kind.replace(" under ", "\nunder ")
+
+
 def kinds_legend(kinds):
     entries = []
     for kind in (MEASURED, MODELLED, PREDICTED, PUBLISHED_KIND):
         if kind in kinds:
-            # In two lines, so that all pictures of a report are drawn at one scale.
-            entries.append((Line2D([], [], **{"color": INK, **STYLES[kind]}), kind.replace(" under ", "\nunder ")))
+            entries.append((Line2D([], [], **{"color": INK, **STYLES[kind]}), in_two_lines(kind)))
     return entries
 
 
@@ -232,8 +236,7 @@ def scatter(axes, points, place, keys, faint=lambda point: False):
             axes.plot(*place(point), color=colour, alpha=0.35 if faint(point) else 1, **marks_of(point["kind"]))
             kinds.add(point["kind"])
         entries.append((Line2D([], [], color=colour, linewidth=3), f"{ranks_text(key[0])}, {key[1]}"))
-    return entries + [(Line2D([], [], color=INK, **marks_of(kind)), label) for (_, label), kind in
-                      zip(kinds_legend(kinds), [kind for kind in (MEASURED, MODELLED) if kind in kinds])]
+    return entries + [(Line2D([], [], color=INK, **marks_of(kind)), in_two_lines(kind)) for kind in sorted(kinds)]
 
 
 def predicted_against_measured(points):
