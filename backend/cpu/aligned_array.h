@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-/// Bytes, zero-filled unless the caller says that it writes them all, aligned to a cache line; large ones to a huge page, which they ask the kernel for.
+/// Bytes, zero-filled unless the caller says that it writes them all, aligned to a cache line; all but small ones on huge pages.
 class AlignedArray {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -22,6 +22,7 @@ class AlignedArray {
 
  private:
   struct Free {
+    std::size_t huge_bytes;  ///< on huge pages; 0: of the heap
     void operator()(std::byte* data) const;
   };
 
