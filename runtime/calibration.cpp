@@ -130,12 +130,14 @@ Hardware calibrate(const CalibrationData& data) {
     hardware.ranks_per_node = data.ranks;
   }
   // Passes after as many of the draft are as in loops, but for what jobs add to them, other ranks that read too and all else that goes on: as long for any number of rows, since it is
-  // reading that waits. One row comes in loops that do not draft.
-  const double longer = data.drafts.compute - interpolated(data.passes.target, data.drafts.drafted + 1);
+  // reading that waits. The two jobs say how long, each of its own rows; what they differ by is noise as far as other rows go. One row comes in loops that do not draft.
   const double driven_out = std::min(draft.weights, share.weights * data.ranks);
   hardware.displaced_seconds = displaced_by_a_byte(data, draft.weights);
+  const double displaced = hardware.displaced_seconds * driven_out;
+  const double longer_alone = data.alone.compute - (data.passes.target.front() - displaced);
+  const double longer_drafting = data.drafts.compute - interpolated(data.passes.target, data.drafts.drafted + 1);
   std::vector<double> in_jobs = data.passes.target;
-  for (double& seconds : in_jobs) seconds += longer - hardware.displaced_seconds * driven_out;
+  for (double& seconds : in_jobs) seconds += (longer_alone + longer_drafting) / 2 - displaced;
   in_jobs.front() = data.alone.compute;
   hardware.memory.rows_cost = costs_of(in_jobs, overhead, share, hardware.memory.rate);
   // What stays in the cache is scored in loops of its own, whatever the jobs' target does there.

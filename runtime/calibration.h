@@ -42,7 +42,7 @@ struct CalibrationData {
 ///  - a layer's overhead: passes of a model of nothing but layers;
 ///  - the rate at which a model is read that stays in the cache: one of the draft's after another; at which it is read back after another: those that follow the target's;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
-///  - what more rows cost there: passes of a rank's part of the target after as many of the draft, as much later each as the scoring pass with K > 0 is in its loops;
+///  - what more rows cost there: passes of a rank's part of the target after as many of the draft, each longer by what the scoring passes of the two jobs are, in the mean, than such passes over as many rows;
 ///  - what a pass takes longer for each byte of the draft: the same passes after those of a smaller one;
 ///  - what more rows of a model cost that stays in a cache: the passes that score them in loops of the draft with the smaller one;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';

@@ -137,22 +137,27 @@ TEST(Calibration, ASimulationHasThePercentilesOfTheLoopsThatItWasMadeOf) {
   }
 }
 
-TEST(Calibration, WhatJobsAddToAPassIsForAllNumbersOfRowsThatAreScored) {
+TEST(Calibration, WhatJobsAddToAPassIsForAllNumbersOfRowsInTheMeanOfBoth) {
   const PredictedJob job = shipped(2);
-  CalibrationData data = seen(truth(2), job, 4);
-  const double longer = 0.3 * data.drafts.compute;
-  data.drafts.compute += longer;
-  const Hardware found = calibrate(data);
   PredictedJob smaller = job;
   smaller.draft = load_model_config(kSource / "assets/manpy-0.5m");
-  for (const PredictedJob& of : {job, smaller}) {
-    for (const std::int64_t k : {0, 1, 2, 4, 7}) {
-      const double expected = loop_work(truth(2), of, k).score.work + (k == 0 ? 0 : longer);
-      EXPECT_NEAR(loop_work(found, of, k).score.work, expected, 0.01 * expected) << k;
+  const CalibrationData as_timed = seen(truth(2), job, 4);
+  const double longer = 0.3 * as_timed.drafts.compute;
+  for (const auto& [alone, drafting] : {std::pair(1, 1), std::pair(0, 1), std::pair(1, 0)}) {
+    CalibrationData data = as_timed;
+    data.alone.compute += alone * longer;
+    data.drafts.compute += drafting * longer;
+    const Hardware found = calibrate(data);
+    for (const PredictedJob& of : {job, smaller}) {
+      for (const std::int64_t k : {0, 1, 2, 4, 7}) {
+        const double added = (k == 0 ? alone : (alone + drafting) / 2.0) * longer;
+        const double expected = loop_work(truth(2), of, k).score.work + added;
+        EXPECT_NEAR(loop_work(found, of, k).score.work, expected, 0.01 * expected) << k << ", " << alone << drafting;
+      }
     }
+    EXPECT_EQ(found.memory.cost_of(1), 1);
+    EXPECT_NEAR(found.cache.cost_of(5), truth(2).cache.cost_of(5), 0.01) << "what stays in a cache is not the target's";
   }
-  EXPECT_EQ(found.memory.cost_of(1), 1);
-  EXPECT_NEAR(found.cache.cost_of(5), truth(2).cache.cost_of(5), 0.01) << "what stays in a cache is not the target's";
 }
 
 TEST(Calibration, ADraftDrivesOutAsMuchAsItIsLarge) {
