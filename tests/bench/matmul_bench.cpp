@@ -235,7 +235,8 @@ int main(int argc, char** argv) {
     subjects.push_back(*found);
   }
   flush_subnormals_to_zero();
-  ThreadPool pool(threads);
+  // As the programs' threads are; free ones are found on one core for some milliseconds after the roofs' own.
+  ThreadPool pool(threads, ThreadPool::Pin::kToOwnCores);
   fmt::print("{}, {} thread(s), medians of {}\n", isa_name, threads, repetitions);
   if (shapes != "large") {
     report("shipped target (12 layers, d 256, ff 768, vocabulary 4096)", llama_like(12, 256, 8, 768, 4096), subjects,
