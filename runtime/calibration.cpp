@@ -65,7 +65,7 @@ double displaced_by_a_byte(const CalibrationData& data, double draft_bytes) {
   if (more <= 0 || of_smaller.size() < 2) return 0;
   std::vector<double> longer;
   for (std::size_t i = 1; i < of_smaller.size(); ++i) longer.push_back(of_draft[i] - of_smaller[i]);
-  return std::max(midmean(std::move(longer)) / more, 0.0);
+  return std::max(midmean(longer) / more, 0.0);
 }
 
 /// What a loop has beside its passes. The pair's loops say what it is with a target as large as theirs, those of a model in the cache what it is without.
@@ -93,7 +93,7 @@ void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& ha
   hardware.cold_loop_seconds = loop - hardware.loop_seconds;
   hardware.drafted_seconds = apart ? passes.beside.drafted : std::max(beside / drafted, 0.0);
   const double colder = beside - drafted * hardware.drafted_seconds;
-  hardware.cold_drafted_seconds = apart ? std::max(colder / drafted, 0.0) : 0;
+  hardware.cold_drafted_seconds = apart ? std::max(colder / (drafted * one_row_of_draft(data).weights), 0.0) : 0;
   if (apart && colder < 0) {
     const double overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
     const double quicker = std::max(one_row + colder, passes.draft[0]);
@@ -190,8 +190,8 @@ std::string hardware_yaml(const Hardware& hardware, const std::string& interconn
   text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n  refill_GBps: {:.4g}\n",
                       hardware.cached_bytes / kMega, hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost),
                       hardware.refill_rate / kGiga);
-  text += fmt::format("  cold_drafted_us: {:.4g}\n  cold_loop_us: {:.4g}\n  displaced_us_per_MB: {:.4g}\n",
-                      hardware.cold_drafted_seconds / kMicro, hardware.cold_loop_seconds / kMicro,
+  text += fmt::format("  cold_drafted_us_per_MB: {:.4g}\n  cold_loop_us: {:.4g}\n  displaced_us_per_MB: {:.4g}\n",
+                      hardware.cold_drafted_seconds * kMega / kMicro, hardware.cold_loop_seconds / kMicro,
                       hardware.displaced_seconds * kMega / kMicro);
   text += fmt::format("layer_us: {:.4g}\ndrafted_us: {:.4g}\naccepted_us: {:.4g}\nloop_us: {:.4g}\n",
                       hardware.layer_seconds / kMicro, hardware.drafted_seconds / kMicro,

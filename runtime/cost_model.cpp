@@ -70,7 +70,7 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
     loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, first);
     loop.first_after_all = pass_time(hardware, draft_over(2), loop.drafting_ranks, first);
     loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, later);
-    loop.drafted = hardware.drafted_seconds + (target_stays ? 0 : hardware.cold_drafted_seconds);
+    loop.drafted = hardware.drafted_seconds + (target_stays ? 0 : hardware.cold_drafted_seconds * draft.weight_bytes);
   }
   if (job.placement == Placement::kDedicated && k > 0) {
     loop.order = hardware.interconnect.broadcast(DraftLink::reply_bytes(k), 2);

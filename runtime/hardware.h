@@ -51,7 +51,7 @@ struct Hardware {
   double drafted_seconds = 0;   ///< a drafted token, beside its pass: sampling, and bookkeeping
   double accepted_seconds = 0;  ///< a drafted token that stands, over one that does not
   double loop_seconds = 0;      ///< a loop, beside its passes and drafted tokens
-  /// More of the two where the target does not stay in a cache: each of its passes drives out what they need.
+  /// More of the two where the target does not stay in a cache, each of whose passes drives out what they need: of a drafted token for each byte of the draft's weights, and of a loop.
   double cold_drafted_seconds = 0;
   double cold_loop_seconds = 0;
   double cache_bytes = 2;    ///< of an element of the KV cache

@@ -30,18 +30,25 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-double midmean(std::vector<double> values) {
+std::vector<double> midmean_shares(const std::vector<double>& values) {
   check(!values.empty(), "a mean of no values");
-  std::ranges::sort(values);
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
   // Each value is a stretch of length 1; what counts of it lies between a quarter and three quarters of them all.
   const double from = static_cast<double>(values.size()) / 4;
   const double to = 3 * from;
-  double sum = 0;
+  std::vector<double> shares(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double begin = static_cast<double>(i);
-    sum += values[i] * std::max(std::min(begin + 1, to) - std::max(begin, from), 0.0);
+    shares[order[i]] = std::max(std::min(begin + 1, to) - std::max(begin, from), 0.0) / (to - from);
   }
-  return sum / (to - from);
+  return shares;
+}
+
+double midmean(const std::vector<double>& values) {
+  const std::vector<double> shares = midmean_shares(values);
+  return std::inner_product(values.begin(), values.end(), shares.begin(), 0.0);
 }
 
 std::optional<double> ratio(double numerator, double denominator) {

@@ -24,7 +24,9 @@ double median(std::vector<double> values);
 
 /// The mean of the middle half of values that are not empty, a quarter cut off at either end, of a number that 4 does not divide in part: as deaf as a median to a few that are far
 /// off, and of as many as a dozen a third less noisy.
-double midmean(std::vector<double> values);
+double midmean(const std::vector<double>& values);
+/// How much of each value counts there, 1 in all: for the mean of what belongs to the values, over the same of them.
+std::vector<double> midmean_shares(const std::vector<double>& values);
 
 /// Nothing over what is not above 0.
 std::optional<double> ratio(double numerator, double denominator);

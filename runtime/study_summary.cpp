@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "backend/error.h"
 #include "runtime/hardware_load.h"
@@ -41,6 +42,7 @@ struct JobSums {
   std::map<std::string, double> split;
   // Of each job, its loops being as the median one of them.
   std::vector<double> job_per_token;
+  std::vector<double> job_loop;
   std::vector<Percentiles> job_loop_ms;
   std::map<std::string, std::vector<double>> job_split;
   std::vector<double> per_token;
@@ -87,6 +89,7 @@ void add(JobSums& sums, PointFigures& figures, const json& row, std::int64_t k) 
   }
   const double typical = of_loops.is_object() && loop_ms > 0 ? number(of_loops.at("p50")) / loop_ms : 1;
   sums.job_per_token.push_back(typical * number(metrics.at("ms_per_token")));
+  sums.job_loop.push_back(typical * loop_ms);
   for (const char* part : kSplit) {
     const double ms = kMsPerSecond * number(metrics.at("split").at(part).at("seconds"));
     sums.split[part] += ms;
@@ -109,14 +112,14 @@ std::optional<double> halves_of(const std::vector<double>& jobs) {
   if (jobs.size() < kLeast) return std::nullopt;
   std::vector<double> halves[2];
   for (std::size_t i = 0; i < jobs.size(); ++i) halves[i % 2].push_back(jobs[i]);
-  return ratio(midmean(std::move(halves[1])), midmean(std::move(halves[0])));
+  return ratio(midmean(halves[1]), midmean(halves[0]));
 }
 
 Percentiles typical(const std::vector<Percentiles>& of_jobs) {
   const auto middle = [&](double Percentiles::*which) {
     std::vector<double> values;
     for (const Percentiles& job : of_jobs) values.push_back(job.*which);
-    return midmean(std::move(values));
+    return midmean(values);
   };
   return {.p50 = middle(&Percentiles::p50), .p90 = middle(&Percentiles::p90), .p99 = middle(&Percentiles::p99)};
 }
@@ -140,12 +143,16 @@ void fill(PointFigures& figures, JobSums& sums, std::int64_t k) {
   figures.drafted_per_full_loop = ratio(sums.full_drafted, full_loops);
   figures.context = sums.prompts > 0 ? sums.context / sums.prompts : 0;
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
+  // Parts of the same jobs: with several ranks what computes longer waits less, and a mean of the middle of each alone would be less than the loop.
+  const std::vector<double> shares = midmean_shares(sums.job_loop);
   for (const char* part : kSplit) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
-    figures.typical_split_ms.emplace_back(part, midmean(std::move(sums.job_split[part])));
+    const std::vector<double>& of_jobs = sums.job_split[part];
+    figures.typical_split_ms.emplace_back(part,
+                                          std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0));
   }
   figures.halves = halves_of(sums.job_per_token);
-  figures.typical_ms_per_token = midmean(std::move(sums.job_per_token));
+  figures.typical_ms_per_token = midmean(sums.job_per_token);
   if (!sums.job_loop_ms.empty()) figures.typical_loop_ms = typical(sums.job_loop_ms);
 }
 
@@ -206,7 +213,7 @@ PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
   const auto one = [&](auto value_of) {
     std::vector<double> values;
     for (const PassTimes& times : all) values.push_back(value_of(times));
-    return midmean(std::move(values));
+    return midmean(values);
   };
   const auto by_rows = [&](auto series_of) {
     std::size_t rows = series_of(all.front()).size();

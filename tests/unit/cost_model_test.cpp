@@ -253,12 +253,13 @@ TEST(CostModel, ATokenThatStandsAndATargetThatDrivesTheRestOutOfTheCachesTakeWha
   const double none = loop(3, 0);
   const double some = loop(3, 0.5);
   const double alone = loop(0, 0.5);
+  const double draft_bytes = work_of(job.draft, {.ranks = job.ranks}).weight_bytes;
   hardware.accepted_seconds = 1e-3;
   EXPECT_DOUBLE_EQ(loop(3, 0), none);
   EXPECT_DOUBLE_EQ(loop(3, 0.5), some + 0.875e-3) << "1/2 + 1/4 + 1/8 tokens stand";
   hardware.accepted_seconds = 0;
   hardware.cold_loop_seconds = 1e-3;
-  hardware.cold_drafted_seconds = 2e-3;
+  hardware.cold_drafted_seconds = 2e-3 / draft_bytes;
   EXPECT_DOUBLE_EQ(loop(0, 0.5), alone + 1e-3);
   EXPECT_DOUBLE_EQ(loop(3, 0.5), some + 7e-3);
   hardware.cached_bytes = 1e15;  // and so it stays

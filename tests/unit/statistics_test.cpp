@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace specdec {
 namespace {
 
@@ -13,6 +15,11 @@ TEST(Statistics, TheMeanOfTheMiddleHalfLeavesOutAQuarterAtEitherEnd) {
   // Of five a quarter is one and a quarter of another: 0.75 of 2, 3 and 0.75 of 7, over two and a half.
   EXPECT_DOUBLE_EQ(midmean({1000, 3, 2, -1000, 7}), (0.75 * 2 + 3 + 0.75 * 7) / 2.5);
   EXPECT_DOUBLE_EQ(midmean({9, 1, 2, 3, 4, 5, 6, 1e9}), (3 + 4 + 5 + 6) / 4.0);
+}
+
+TEST(Statistics, WhatBelongsToValuesIsAveragedOverTheSameOfThem) {
+  EXPECT_EQ(midmean_shares({1000, 5, 1, 3}), (std::vector<double>{0, 0.5, 0, 0.5}));
+  EXPECT_EQ(midmean_shares({2, 2}), (std::vector<double>{0.5, 0.5}));
 }
 
 TEST(Statistics, TheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {

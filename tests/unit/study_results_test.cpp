@@ -138,6 +138,27 @@ TEST_F(StudyFigures, SayHowFarJobsOfOnePointDiffer) {
               HasSubstr("every other job of these points differs from the rest by"));
 }
 
+TEST_F(StudyFigures, PartsOfATypicalLoopAreOfTheSameJobs) {
+  study_.repeats = 4;
+  constexpr double kCompute[] = {6, 9, 7, 1};
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    constexpr double kLoops = 100;
+    const double loop = 10 + repeat;
+    json job = ran(points_[0], repeat, kLoops, 1, loop);
+    json& split = job["run"]["metrics"]["split"];
+    for (const char* part : {"draft", "broadcast", "decide", "rest"}) split[part]["seconds"] = 0;
+    split["score_compute"]["seconds"] = kLoops * kCompute[repeat] / 1e3;
+    split["score_all_reduce"]["seconds"] = kLoops * (loop - kCompute[repeat]) / 1e3;
+    results_.append(job);
+  }
+  const StudySummary summary = summarise(study_, points_, results_);
+  std::map<std::string, double> parts;
+  for (const auto& [part, ms] : summary.points[0].typical_split_ms) parts[part] = ms;
+  EXPECT_DOUBLE_EQ(parts["score_compute"], 8) << "of the loops of 11 and 12 ms";
+  EXPECT_DOUBLE_EQ(parts["score_all_reduce"], 3.5);
+  EXPECT_DOUBLE_EQ(summary.points[0].typical_ms_per_token, 11.5);
+}
+
 TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
   for (int repeat = 0; repeat < 2; ++repeat) {
     results_.append(ran(points_[0], repeat, 100, 1, 10));
