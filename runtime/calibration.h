@@ -46,7 +46,7 @@ struct CalibrationData {
 ///  - what a pass takes longer for each byte of the draft: the same passes after those of a smaller one;
 ///  - what more rows of a model cost that stays in a cache: the passes that score them in loops of the draft with the smaller one;
 ///  - the all-reduce, a latency and a bandwidth: the jobs';
-///  - a loop, a drafted token, and one that stands, beside all that: loops of a model that stays in the cache; what the jobs' loops take beyond is what a target costs that does not, and
+///  - a loop, a drafted token, and one that stands, beside all that: loops of a model that stays in the cache; what the jobs' loops take beyond is what a target costs that does not (of a drafted token, for each byte of the draft), and
 ///    where they take less, the draft's first pass is the quicker;
 ///  - the machine's jitter, delays that come between two collectives now and then: how far P90 and P99 of the loops with K = 0 lie above their P50 (runtime/delays.h).
 /// A constant that noise would make negative is 0.

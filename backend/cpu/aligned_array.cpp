@@ -1,6 +1,5 @@
 #include "backend/cpu/aligned_array.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -12,14 +11,9 @@ namespace {
 /// Smaller ones are scratch, and the translations of their few pages stay in the core.
 constexpr std::size_t kLeastHuge = std::size_t{64} << 10;
 
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr auto kAlign = std::align_val_t(AlignedArray::kAlignment);
 
-std::byte* of_heap(std::size_t bytes) {
-  auto* memory = static_cast<std::byte*>(
-      std::aligned_alloc(AlignedArray::kAlignment, round_up(bytes == 0 ? 1 : bytes, AlignedArray::kAlignment)));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
+std::byte* of_heap(std::size_t bytes) { return static_cast<std::byte*>(::operator new(bytes, kAlign)); }
 
 }  // namespace
 
@@ -34,7 +28,7 @@ void AlignedArray::Free::operator()(std::byte* data) const {
   if (huge_bytes > 0) {
     huge_pages::give_back(data, huge_bytes);
   } else {
-    std::free(data);
+    ::operator delete(data, kAlign);
   }
 }
 

@@ -1,13 +1,12 @@
 // Arrays of all sizes, and the huge pages that those of some size share.
 #include "backend/cpu/aligned_array.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -119,13 +118,12 @@ TEST(AlignedArray, AsksForHugePages) {
 }
 
 TEST(AlignedArray, TheKernelGetsPagesBackThatNobodyHas) {
-  AlignedArray before(8 * kMiB - kKiB);  // a region of their own follows, or ends, with it
   std::vector<AlignedArray> arrays;
   for (int i = 0; i < 12; ++i) arrays.emplace_back(7 * kMiB);
   std::vector<std::byte*> places;
   for (AlignedArray& array : arrays) places.push_back(array.data());
   arrays.clear();
-  // Of 84 MiB two regions of 32 and no more may stay, which `before` and another test's arrays can lie in.
+  // Of 84 MiB no more stay than the first region, where another test's array may lie, and the last one, which is open: of 32 MiB each.
   std::size_t left = 0;
   for (std::byte* place : places) {
     auto* const page = reinterpret_cast<void*>(place_of(place) / (4 * kKiB) * (4 * kKiB));
