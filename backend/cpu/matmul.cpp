@@ -86,7 +86,9 @@ void MatmulScratch::reserve(const CpuPackedLinear& weight) {
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
-  following_[&weight] = {};
+  if (following_.insert_or_assign(&weight, Panels{}).second) {
+    weight_bytes_ += static_cast<std::int64_t>(weight.bytes());
+  }
 }
 
 MatmulScratch::Panels MatmulScratch::following(const CpuPackedLinear& weight) {
@@ -123,7 +125,8 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
                            .rows = rows,
                            .blocks = blocks,
                            .y = y.row(first),
-                           .y_stride = y.stride};
+                           .y_stride = y.stride,
+                           .from_memory = scratch.from_memory()};
     share_out(pool, threads, panels, panels_of_chunk(weight, (rows + blocks - 1) / blocks),
               [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
                 MatmulJob part = job;

@@ -34,7 +34,7 @@ struct Streams {
   static constexpr int kMostPanels = 8;
   /// How far ahead the weights of each of so many panels are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
   /// machine's own prefetchers stop at the end of a page.
-  static constexpr std::int64_t ahead_bytes(int /*panels*/) { return 2048; }
+  static constexpr std::int64_t ahead_bytes(int /*panels*/, bool /*from_memory*/) { return 2048; }
   static constexpr int kAheadInto = 3;  ///< __builtin_prefetch's locality: 3 the first cache, 2 the second
 };
 
@@ -76,8 +76,9 @@ struct SkinnyMatmul {
     std::int64_t jump;
   };
 
-  /// R rows of B panels from `panel` on; the next matrix comes after panel `last`.
-  template <int R, int B>
+  /// R rows of B panels from `panel` on; the next matrix comes after panel `last`. A distance that is not known beforehand costs three rows of weights in a cache half as much
+  /// again.
+  template <int R, int B, std::int64_t kAhead>
   static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel, std::int64_t last) {
     Acc sum[R][B];
     fill<R, B>(sum, V::minus_zero());
@@ -86,21 +87,21 @@ struct SkinnyMatmul {
     Place place = {.weights = weights,
                    .x = x,
                    .panel_bytes = job.panel_bytes,
-                   .tail = weights + job.panel_bytes - V::ahead_bytes(B),
+                   .tail = weights + job.panel_bytes - kAhead,
                    .jump = (B - 1) * job.panel_bytes};
     // Behind one panel alone lie the others that come after it, so that only the end of them all is one.
     if (job.next != nullptr && (B == 1 ? panel < last : panel + B == last)) {
       const std::byte* const end = B == 1 ? job.panels + last * job.panel_bytes : weights + job.panel_bytes;
-      place.tail = end - V::ahead_bytes(B);
+      place.tail = end - kAhead;
       place.jump = job.next - end;
     }
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];
       fill<R, B>(sum, steps == 0 ? V::minus_zero() : V::zero());
       if constexpr (requires { typename V::Dots; }) {
-        add_groups<R, B>(sum, steps, place);
+        add_groups<R, B, kAhead>(sum, steps, place);
       } else {
-        add_steps<R, B>(sum, steps, place);
+        add_steps<R, B, kAhead>(sum, steps, place);
       }
       // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
       int at = 0;
@@ -122,10 +123,10 @@ struct SkinnyMatmul {
   }
 
   /// Steps of B panels for R rows; `at` goes on behind them. `Sum` is Acc, or Dots of int8.
-  template <int R, int B, class Sum>
+  template <int R, int B, std::int64_t kAhead, class Sum>
   [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      const std::byte* const ahead = at.weights + V::ahead_bytes(B) + (at.weights >= at.tail ? at.jump : 0);
+      const std::byte* const ahead = at.weights + kAhead + (at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
         __builtin_prefetch(ahead + b * at.panel_bytes, 0, V::kAheadInto);
@@ -137,7 +138,7 @@ struct SkinnyMatmul {
   }
 
   /// The groups of a slice of int8.
-  template <int R, int B>
+  template <int R, int B, std::int64_t kAhead>
   [[gnu::always_inline]] static void add_groups(Acc (&sum)[R][B], std::int64_t steps, Place& at) {
     while (steps > 0) {
       const std::int64_t group = steps < kInt8GroupSteps ? steps : kInt8GroupSteps;
@@ -151,7 +152,7 @@ struct SkinnyMatmul {
           dots[r][b] = V::start(headers[r].start);
         }
       }
-      add_steps<R, B>(dots, group, at);
+      add_steps<R, B, kAhead>(dots, group, at);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
         const Acc scales = V::load_scales(at.weights + b * at.panel_bytes);
@@ -258,8 +259,10 @@ struct SkinnyMatmul {
   template <int R, int B>
   static void panels(const MatmulJob& job, const std::byte* x, float* y, std::int64_t begin, std::int64_t end,
                      std::int64_t last) {
+    const auto block_of =
+        job.from_memory ? &block<R, B, V::ahead_bytes(B, true)> : &block<R, B, V::ahead_bytes(B, false)>;
     for (; begin + B <= end; begin += B) {
-      block<R, B>(job, x, y, begin, last);
+      block_of(job, x, y, begin, last);
     }
     if constexpr (B > 1) {
       panels<R, B / 2>(job, x, y, begin, end, last);

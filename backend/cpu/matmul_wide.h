@@ -28,8 +28,11 @@ struct Wide : Streams {
 /// AVX-512 BF16").
 struct WideFewStreams : Wide {
   static constexpr int kMostPanels = 4;
-  /// As many bytes by all panels together: of few panels rows are many, and a step of theirs takes as long.
-  static constexpr std::int64_t ahead_bytes(int panels) { return 4096 * kMostPanels / panels; }
+  /// As many bytes by all panels together: of few panels rows are many, and a step of theirs takes as long. Where rows are few, so that memory is what is waited
+  /// for, the core's loads run far ahead by themselves, and what it asks for farther ahead than that is in their way.
+  static constexpr std::int64_t ahead_bytes(int panels, bool from_memory) {
+    return panels == kMostPanels && from_memory ? 1024 : 4096 * kMostPanels / panels;
+  }
   static constexpr int kAheadInto = 2;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -118,16 +119,26 @@ inline std::vector<Range> slices_ending_at(const std::vector<std::int64_t>& ends
   return slices;
 }
 
-/// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen.
-inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads = 1) {
+/// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen. Beside a cache of `cache_bytes`.
+inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads,
+                                        std::optional<std::int64_t> cache_bytes) {
   ThreadPool pool(threads);
-  MatmulScratch scratch;
+  MatmulScratch scratch(cache_bytes);
   scratch.reserve(packed);
   std::fill_n(scratch.data(), scratch.bytes(), std::byte{0xff});
   const std::int64_t in = packed.in_features();
   const std::int64_t out = packed.out_features();
   std::vector<float> y(static_cast<std::size_t>(rows * out), std::nanf(""));
   matmul(packed, {x, rows, in, in}, {y.data(), rows, out, out}, scratch, pool);
+  return y;
+}
+
+/// The same, once from a cache and once from memory, which are read differently: that the bits are the same is expected of every product.
+inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads = 1) {
+  std::vector<float> y = multiply_once(packed, x, rows, threads, std::nullopt);
+  const std::vector<float> from_memory = multiply_once(packed, x, rows, threads, 0);
+  EXPECT_TRUE(y.empty() || std::memcmp(y.data(), from_memory.data(), y.size() * sizeof(float)) == 0)
+      << rows << " rows read from memory";
   return y;
 }
 

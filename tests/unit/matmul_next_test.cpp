@@ -123,6 +123,53 @@ TEST_P(MatmulNext, WeightsThatAreGoneAreNotTouched) {
   EXPECT_EQ(asked_count, 1) << "by its address alone";
 }
 
+std::atomic<int> jobs_from_memory;
+std::atomic<int> jobs_from_cache;
+
+void count_places(const MatmulJob& job, std::int64_t, std::int64_t) {
+  ++(job.from_memory ? jobs_from_memory : jobs_from_cache);
+}
+
+TEST(MatmulFromMemory, IsOfMoreWeightsThanTheCacheHolds) {
+  MatmulKernel counts = kWritesDown;
+  counts.run = &count_places;
+  const CpuPackedLinear one{Weight(16, 64, 1).spec(DType::kBF16), counts};
+  const CpuPackedLinear other{Weight(32, 64, 2).spec(DType::kBF16), counts};
+  const auto bytes_of = [](const CpuPackedLinear& weight) { return static_cast<std::int64_t>(weight.bytes()); };
+  ThreadPool pool(1);
+  const auto reads_from_memory = [&](MatmulScratch& scratch) {
+    jobs_from_memory = jobs_from_cache = 0;
+    float x[64] = {};
+    float y[16] = {};
+    matmul(one, {x, 1, 64, 64}, {y, 1, 16, 16}, scratch, pool);
+    EXPECT_EQ(jobs_from_memory + jobs_from_cache, 1);
+    return jobs_from_memory == 1;
+  };
+
+  MatmulScratch of_both(bytes_of(one) + bytes_of(other));
+  for (int shown = 0; shown < 3; ++shown) {
+    of_both.reserve(one);  // again: it counts once
+    of_both.reserve(other);
+    EXPECT_FALSE(reads_from_memory(of_both));
+  }
+  MatmulScratch of_less(bytes_of(one) + bytes_of(other) - 1);
+  of_less.reserve(one);
+  EXPECT_FALSE(reads_from_memory(of_less));
+  of_less.reserve(other);
+  EXPECT_TRUE(reads_from_memory(of_less));
+  MatmulScratch unknown(std::nullopt);
+  unknown.reserve(one);
+  EXPECT_FALSE(reads_from_memory(unknown));
+}
+
+TEST(LastLevelCache, IsReadAsTheKernelWritesIt) {
+  EXPECT_EQ(parse_cache_size("32768K"), std::int64_t{32} << 20);
+  EXPECT_EQ(parse_cache_size("1K"), 1024);
+  for (const char* other : {"", "K", "32768", "32768M", "-1K", "0K", "32768K ", "99999999999999999999K"}) {
+    EXPECT_EQ(parse_cache_size(other), std::nullopt) << other;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, MatmulNext, ::testing::Range(1, kMostThreads + 1),
                          [](const auto& threads) { return std::to_string(threads.param) + "threads"; });
 

@@ -11,7 +11,7 @@
 namespace specdec {
 namespace {
 
-using matmul_test::multiply;
+using matmul_test::multiply_once;
 using matmul_test::random_floats;
 using matmul_test::slices_ending_at;
 using matmul_test::Weight;
@@ -28,7 +28,7 @@ class MatmulTiles : public ::testing::Test {
   std::vector<Access> accesses_of(std::int64_t rows) {
     std::vector<Access> accesses;
     EmulatedTiles::trace() = &accesses;
-    multiply(packed_, x_.data(), rows);
+    multiply_once(packed_, x_.data(), rows, 1, std::nullopt);
     EmulatedTiles::trace() = nullptr;
     return accesses;
   }
@@ -88,7 +88,7 @@ TEST_F(MatmulTiles, WeightsAreAskedForBeforeTheyAreRead) {
 }
 
 TEST_F(MatmulTiles, AreReleased) {
-  multiply(packed_, x_.data(), 3);
+  multiply_once(packed_, x_.data(), 3, 1, std::nullopt);
   EXPECT_FALSE(EmulatedTiles::configured());
 }
 
