@@ -6,7 +6,7 @@
 
 namespace specdec {
 
-/// Bytes of the largest cache that the cores of this process share, as the kernel tells them; nothing where it does not. (glibc's
+/// Bytes of the largest cache of the first core that this process may run on, as the kernel tells them; nothing where it does not. (glibc's
 /// sysconf counts some of AMD's once for each group of cores of the whole CPU.)
 std::optional<std::int64_t> last_level_cache_bytes();
 

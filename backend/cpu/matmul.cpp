@@ -86,19 +86,23 @@ void MatmulScratch::reserve(const CpuPackedLinear& weight) {
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
-  if (following_.insert_or_assign(&weight, Panels{}).second) {
-    weight_bytes_ += static_cast<std::int64_t>(weight.bytes());
-  }
+  known_[&weight] = {};
 }
 
-MatmulScratch::Panels MatmulScratch::following(const CpuPackedLinear& weight) {
+MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight) {
   if (after_last_ != nullptr) {
     *after_last_ = {weight.panels(), weight.panel_bytes(), weight.panel_count()};
   }
-  const auto known = following_.find(&weight);
-  check(known != following_.end(), "matmul: the scratch was shown this weight");
-  after_last_ = &known->second;
-  return *after_last_;
+  const auto found = known_.find(&weight);
+  check(found != known_.end(), "matmul: the scratch was shown this weight");
+  Known& known = found->second;
+  const bool from_memory = cache_bytes_ && (!known.read_bytes || read_bytes_ - *known.read_bytes > *cache_bytes_);
+  if (from_memory) {
+    read_bytes_ += static_cast<std::int64_t>(weight.bytes());
+  }
+  known.read_bytes = read_bytes_;
+  after_last_ = &known.next;
+  return {.next = known.next, .from_memory = from_memory};
 }
 
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool) {
@@ -109,7 +113,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
   check(scratch.bytes() >= scratch_bytes(weight), "matmul: the scratch was shown this weight");
   const std::int64_t panels = weight.panel_count();
   const int threads = threads_for(panels * weight.panel_bytes(), pool);
-  const MatmulScratch::Panels next = scratch.following(weight);
+  const auto [next, from_memory] = scratch.turn_of(weight);
   const int next_threads = threads_for(next.count * next.bytes, pool);
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
@@ -126,7 +130,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
                            .blocks = blocks,
                            .y = y.row(first),
                            .y_stride = y.stride,
-                           .from_memory = scratch.from_memory()};
+                           .from_memory = from_memory};
     share_out(pool, threads, panels, panels_of_chunk(weight, (rows + blocks - 1) / blocks),
               [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
                 MatmulJob part = job;

@@ -17,7 +17,7 @@ namespace specdec {
 /// that a call allocates nothing; one per thread that calls matmul.
 class MatmulScratch {
  public:
-  /// Beside weights that are larger together than `cache_bytes` all of them are read from memory.
+  /// `cache_bytes`: what the last cache holds of weights, nothing where that is not known.
   explicit MatmulScratch(std::optional<std::int64_t> cache_bytes = last_level_cache_bytes())
       : cache_bytes_(cache_bytes) {}
 
@@ -31,17 +31,26 @@ class MatmulScratch {
     std::int64_t bytes = 0;  ///< of one
     std::int64_t count = 0;
   };
-  /// Says that `weight` is multiplied with now, and returns what came after it the last time, nothing if that is not known. A pass goes through its
-  /// matrices in the same order each time. (Backend::matmul_before tells the next one only where ranks meet, and none from one model to another.)
-  Panels following(const CpuPackedLinear& weight);
-  /// Whether what it was shown lies in memory when a pass comes to it. Where the size of the cache is not known it does not.
-  bool from_memory() const { return cache_bytes_ && weight_bytes_ > *cache_bytes_; }
+  struct Turn {
+    /// What came after the weight the last time, nothing if that is not known. A pass goes through its matrices in the same order each time.
+    /// (Backend::matmul_before tells the next one only where ranks meet, and none from one model to another.)
+    Panels next;
+    /// As many bytes as the cache holds came from memory since the last time, or there was none. So a small draft beside a large target is read from memory
+    /// for the first token of a loop and from the cache for the others. Where the size of the cache is not known, nothing is.
+    bool from_memory;
+  };
+  /// Says that `weight` is multiplied with now.
+  Turn turn_of(const CpuPackedLinear& weight);
 
  private:
   AlignedArray rows_;
   std::optional<std::int64_t> cache_bytes_;
-  std::int64_t weight_bytes_ = 0;
-  std::unordered_map<const CpuPackedLinear*, Panels> following_;
+  std::int64_t read_bytes_ = 0;  ///< from memory, by all turns
+  struct Known {
+    Panels next;
+    std::optional<std::int64_t> read_bytes;  ///< at its last turn
+  };
+  std::unordered_map<const CpuPackedLinear*, Known> known_;
   Panels* after_last_ = nullptr;
 };
 

@@ -39,7 +39,7 @@ struct MatmulJob {
   /// What the thread reads after `end` of run(): panels of the next matrix, if it is known, of which the last products of this one ask for the first bytes.
   const std::byte* next = nullptr;
   std::int64_t next_panel_bytes = 0;
-  /// A pass goes through more weights than the last cache holds, so that none are there when it comes round to them.
+  /// The weights are in no cache: more than the last one holds were read since they were.
   bool from_memory = false;
 };
 

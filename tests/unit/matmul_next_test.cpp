@@ -130,36 +130,46 @@ void count_places(const MatmulJob& job, std::int64_t, std::int64_t) {
   ++(job.from_memory ? jobs_from_memory : jobs_from_cache);
 }
 
-TEST(MatmulFromMemory, IsOfMoreWeightsThanTheCacheHolds) {
+TEST(MatmulFromMemory, IsWhatTheCacheHasNotHeldSinceItsLastTurn) {
   MatmulKernel counts = kWritesDown;
   counts.run = &count_places;
-  const CpuPackedLinear one{Weight(16, 64, 1).spec(DType::kBF16), counts};
-  const CpuPackedLinear other{Weight(32, 64, 2).spec(DType::kBF16), counts};
-  const auto bytes_of = [](const CpuPackedLinear& weight) { return static_cast<std::int64_t>(weight.bytes()); };
+  const CpuPackedLinear target{Weight(48, 64, 1).spec(DType::kBF16), counts};
+  const CpuPackedLinear head{Weight(32, 64, 2).spec(DType::kBF16), counts};
+  const CpuPackedLinear draft{Weight(16, 64, 3).spec(DType::kBF16), counts};
   ThreadPool pool(1);
-  const auto reads_from_memory = [&](MatmulScratch& scratch) {
-    jobs_from_memory = jobs_from_cache = 0;
-    float x[64] = {};
-    float y[16] = {};
-    matmul(one, {x, 1, 64, 64}, {y, 1, 16, 16}, scratch, pool);
-    EXPECT_EQ(jobs_from_memory + jobs_from_cache, 1);
-    return jobs_from_memory == 1;
+  // M: from memory, c: from the cache.
+  const auto places = [&](MatmulScratch& scratch, const std::vector<const CpuPackedLinear*>& weights) {
+    std::string found;
+    for (const CpuPackedLinear* weight : weights) {
+      jobs_from_memory = jobs_from_cache = 0;
+      float x[64] = {};
+      float y[48] = {};
+      matmul(*weight, {x, 1, 64, 64}, {y, 1, weight->out_features(), 48}, scratch, pool);
+      EXPECT_EQ(jobs_from_memory + jobs_from_cache, 1);
+      found += jobs_from_memory == 1 ? 'M' : 'c';
+    }
+    return found;
   };
+  const auto shown = [&](std::optional<std::int64_t> cache_bytes) {
+    MatmulScratch scratch(cache_bytes);
+    for (const CpuPackedLinear* weight : {&target, &head, &draft}) scratch.reserve(*weight);
+    return scratch;
+  };
+  const auto all = static_cast<std::int64_t>(target.bytes() + head.bytes() + draft.bytes());
+  const std::vector<const CpuPackedLinear*> loop{&draft, &draft, &draft, &target, &head};
 
-  MatmulScratch of_both(bytes_of(one) + bytes_of(other));
-  for (int shown = 0; shown < 3; ++shown) {
-    of_both.reserve(one);  // again: it counts once
-    of_both.reserve(other);
-    EXPECT_FALSE(reads_from_memory(of_both));
-  }
-  MatmulScratch of_less(bytes_of(one) + bytes_of(other) - 1);
-  of_less.reserve(one);
-  EXPECT_FALSE(reads_from_memory(of_less));
-  of_less.reserve(other);
-  EXPECT_TRUE(reads_from_memory(of_less));
-  MatmulScratch unknown(std::nullopt);
-  unknown.reserve(one);
-  EXPECT_FALSE(reads_from_memory(unknown));
+  MatmulScratch holds_all = shown(all);
+  EXPECT_EQ(places(holds_all, loop), "MccMM");
+  EXPECT_EQ(places(holds_all, loop), "ccccc") << "that the draft is read often takes no room";
+  EXPECT_EQ(places(holds_all, loop), "ccccc");
+  MatmulScratch holds_draft = shown(static_cast<std::int64_t>(draft.bytes()));
+  EXPECT_EQ(places(holds_draft, loop), "MccMM");
+  EXPECT_EQ(places(holds_draft, loop), "MccMM") << "the target drives the draft out";
+  MatmulScratch unknown = shown(std::nullopt);
+  EXPECT_EQ(places(unknown, loop), "ccccc");
+  // One that is gone does not count for what lies in its place.
+  holds_all.reserve(draft);
+  EXPECT_EQ(places(holds_all, {&draft, &draft}), "Mc");
 }
 
 TEST(LastLevelCache, IsReadAsTheKernelWritesIt) {
