@@ -156,17 +156,17 @@ TEST(MatmulFromMemory, IsWhatTheCacheHasNotHeldSinceItsLastTurn) {
     return scratch;
   };
   const auto all = static_cast<std::int64_t>(target.bytes() + head.bytes() + draft.bytes());
-  const std::vector<const CpuPackedLinear*> loop{&draft, &draft, &draft, &target, &head};
+  const std::vector<const CpuPackedLinear*> loop{&draft, &draft, &draft, &draft, &draft, &target, &head};
 
   MatmulScratch holds_all = shown(all);
-  EXPECT_EQ(places(holds_all, loop), "MccMM");
-  EXPECT_EQ(places(holds_all, loop), "ccccc") << "that the draft is read often takes no room";
-  EXPECT_EQ(places(holds_all, loop), "ccccc");
+  EXPECT_EQ(places(holds_all, loop), "MccccMM");
+  EXPECT_EQ(places(holds_all, loop), "ccccccc") << "that the draft is read often takes no room";
+  EXPECT_EQ(places(holds_all, loop), "ccccccc");
   MatmulScratch holds_draft = shown(static_cast<std::int64_t>(draft.bytes()));
-  EXPECT_EQ(places(holds_draft, loop), "MccMM");
-  EXPECT_EQ(places(holds_draft, loop), "MccMM") << "the target drives the draft out";
+  EXPECT_EQ(places(holds_draft, loop), "MccccMM");
+  EXPECT_EQ(places(holds_draft, loop), "MccccMM") << "the target drives the draft out";
   MatmulScratch unknown = shown(std::nullopt);
-  EXPECT_EQ(places(unknown, loop), "ccccc");
+  EXPECT_EQ(places(unknown, loop), "ccccccc");
   // One that is gone does not count for what lies in its place.
   holds_all.reserve(draft);
   EXPECT_EQ(places(holds_all, {&draft, &draft}), "Mc");
