@@ -35,9 +35,9 @@ def read(program, text):
 # What each program said. Times in ms a pass or a token.
 
 def of_pass_bench(found):
-    """(bytes a pass, {rows: ms}, {rows: times the roofline measured beside it, None where there is none})."""
+    """(bytes a pass, {rows: ms}, {rows: times the roofline measured beside it, None where there is none}, one row's share of the plain read in turns with it)."""
     times = {row["rows"]: row["ms"] for row in found["rows"]}
-    return found["bytes"], times, {row["rows"]: row["roofline_ms"] and row["ms"] / row["roofline_ms"] for row in found["rows"]}
+    return found["bytes"], times, {row["rows"]: row["roofline_ms"] and row["ms"] / row["roofline_ms"] for row in found["rows"]}, 1 / found["one_row_over_plain_read"]
 
 
 def of_llama_bench(text):
