@@ -47,6 +47,8 @@ const RankStatus* select(std::span<const RankStatus> ranks, Candidate&& candidat
   return best;
 }
 
+bool is_silent_for_longer(const RankStatus& a, const RankStatus& b) { return a.silence > b.silence; }
+
 }  // namespace
 
 std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double deadline) {
@@ -56,8 +58,7 @@ std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double de
     return Culprit{dead->rank, FailureCause::kDied};
   }
   if (const RankStatus* silent = select(
-          ranks, [&](const RankStatus& s) { return s.silence > deadline; },
-          [](const RankStatus& a, const RankStatus& b) { return a.silence > b.silence; })) {
+          ranks, [&](const RankStatus& s) { return s.silence > deadline; }, is_silent_for_longer)) {
     return Culprit{silent->rank, FailureCause::kSilent};
   }
   if (!anybody_waits(ranks)) {
@@ -66,12 +67,21 @@ std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double de
   const RankStatus* last = select(
       ranks, [](const RankStatus& s) { return s.progress.state != RankState::kIdle; },
       [](const RankStatus& a, const RankStatus& b) { return advance(a.progress) < advance(b.progress); });
-  if (last != nullptr && blameable_stall(*last, ranks) > deadline) {
-    // Its heartbeats end together with its work when it is stopped, and the last of them may have told nothing new.
-    const bool answers = last->silence < deadline / 2;
-    return Culprit{last->rank, answers ? FailureCause::kStalled : FailureCause::kSilent};
+  if (last == nullptr || blameable_stall(*last, ranks) <= deadline) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  // Heartbeats end together with the work of a rank that is stopped, and the last of them may have told nothing new.
+  const auto no_longer_answers = [&](const RankStatus& s) { return s.silence >= deadline / 2; };
+  if (no_longer_answers(*last)) {
+    return Culprit{last->rank, FailureCause::kSilent};
+  }
+  if (last->progress.state == RankState::kWaiting) {
+    // Ranks do not leave a collective all at once: one that was stopped in the next may hold back one that is still in this.
+    if (const RankStatus* awaited = select(ranks, no_longer_answers, is_silent_for_longer)) {
+      return Culprit{awaited->rank, FailureCause::kSilent};
+    }
+  }
+  return Culprit{last->rank, FailureCause::kStalled};
 }
 
 std::vector<int> odd_ranks(std::span<const int> disagreeing, int ranks) {

@@ -86,6 +86,23 @@ TEST(Culprit, WhoStandsStillAndDoesNotAnswerIsSilent) {
   expect_culprit(ranks, 1, FailureCause::kStalled);
 }
 
+TEST(Culprit, WhoWaitsForARankThatDoesNotAnswerIsNotToBlame) {
+  // Rank 2 was stopped in collective 91 just after a heartbeat, in which rank 1 has yet to leave 90.
+  std::vector<RankStatus> ranks{stalled(well(0, 5, 91, RankState::kWaiting), 30.1),
+                                stalled(well(1, 5, 90, RankState::kWaiting), 30.2),
+                                stalled(well(2, 5, 91, RankState::kWaiting), 30.1)};
+  ranks[0].silence = ranks[1].silence = 0.1;
+  ranks[2].silence = 29.9;
+  expect_culprit(ranks, 2, FailureCause::kSilent);
+  ranks[2].silence = 0.2;
+  expect_culprit(ranks, 1, FailureCause::kStalled);
+  // One that computes is what the others wait for, whoever else does not answer.
+  ranks[1] = stalled(well(1, 5, 90, RankState::kComputing), 30.2);
+  ranks[1].silence = 0.1;
+  ranks[2].silence = 29.9;
+  expect_culprit(ranks, 1, FailureCause::kStalled);
+}
+
 TEST(Culprit, TheDeadlineCountsFromTheAwaitedRanksLastProgress) {
   // Others have waited for a minute, but rank 1's prefill goes on.
   std::vector<RankStatus> ranks{stalled(well(0, 1, 10, RankState::kWaiting), 60),
