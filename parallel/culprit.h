@@ -34,8 +34,9 @@ struct Culprit {
 
 /// The rank that keeps the job from going on, if any: the first that died; else one that has been silent for longer
 /// than `deadline` seconds; else, when somebody waits, the least advanced one, if its work has stood still for longer
-/// than that, or, where it waits itself, a rank that has not answered for half of it. A rank that has said that it is leaving is never the culprit, and one that waits for work only when it dies or falls silent. Ties go to the lowest rank. A pure
-/// function.
+/// than that, or, where that one waits itself, one that has not answered for half of it. A rank that has said that it is
+/// leaving is never the culprit, and one that waits for work only when it dies or falls silent. Ties go to the lowest
+/// rank. A pure function.
 std::optional<Culprit> find_culprit(std::span<const RankStatus> ranks, double deadline);
 
 /// Of `ranks` ranks those in `disagreeing`, not empty, have found that what rank 0 sent is not what they hold. Who is to blame: they, unless

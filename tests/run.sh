@@ -112,13 +112,9 @@ for stage in $stages; do
   make_ready "$stage" || give_up "building $stage"
   case "$stage" in
     release)
-      case "$label" in
-        '') run_tests release "$cores" -LE "$under_mpirun" ;;
-        "$under_mpirun") ;;
-        *) run_tests release "$cores" -L "$label" ;;
-      esac
+      if [ "$label" != "$under_mpirun" ]; then run_tests release "$cores" -LE "$under_mpirun" ${label:+-L "$label"}; fi
       # Jobs under mpirun start, end, and let deadlines pass: most of the time they compute nothing.
-      case "$label" in ''|"$under_mpirun") run_tests release $((2 * cores)) -L "$under_mpirun" ;; esac
+      if [ -z "$label" ] || [ "$label" = "$under_mpirun" ]; then run_tests release $((2 * cores)) -L "$under_mpirun"; fi
       if [ -z "$label" ]; then
         for isa in $(weaker_isas); do
           say "forcing $isa"

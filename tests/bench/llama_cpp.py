@@ -121,20 +121,20 @@ class Bench:
             return self.theirs.one_row(gguf, threads, max(3, repeats // 3)), self.theirs.rows(gguf, threads, 5) if batched and "rows" in groups else None
         a, b = self.in_turns(f"{name}: passes, {threads} threads", ours, theirs)
         self.measure_roofs()
-        of_one = figures.row(f"decode, one row, {threads} threads", name, "tokens/s", [1e3 / ms[1] for _, ms, _, _ in a], [1e3 / one for one, _ in b],
-                            of_read_in_turns=statistics.median(share for _, _, _, share in a))
-        self.bytes[name] = a[0][0]
+        of_one = figures.row(f"decode, one row, {threads} threads", name, "tokens/s", [1e3 / of.ms[1] for of in a], [1e3 / one for one, _ in b],
+                            of_read_in_turns=statistics.median(of.of_read for of in a))
+        self.bytes[name] = a[0].bytes
         self.unjudged.append(lambda: self.hold_against_the_roof(of_one))
         if "decode" in groups:
             self.rows.append(of_one)
         if "rows" not in groups:
             return
         for rows in figures.ROWS:
-            over = [ms[rows] / ms[1] for _, ms, _, _ in a]
+            over = [of.ms[rows] / of.ms[1] for of in a]
             line = figures.row(f"{rows} rows over one", name, "x", over, [of[rows] / of[1] for _, of in b] if batched else None)
             if name == "llama-1.1b":
-                self.unjudged.append(functools.partial(self.hold_rows_against_the_roof, line, rows, statistics.median(ms[rows] for _, ms, _, _ in a),
-                                                       statistics.median(of[rows] for _, _, of, _ in a) if a[0][2][rows] else None, of_one))
+                self.unjudged.append(functools.partial(self.hold_rows_against_the_roof, line, rows, statistics.median(of.ms[rows] for of in a),
+                                                       statistics.median(of.over_roofline[rows] for of in a) if a[0].over_roofline[rows] else None, of_one))
             self.rows.append(line)
 
     def decode_alone(self, name):
@@ -247,6 +247,10 @@ def machine(bench, load):
             "date": time.strftime("%Y-%m-%d"), "roofs": bench.roofs}
 
 
+def interrupted(number, _):
+    raise KeyboardInterrupt(number)
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("llama_cpp", type=pathlib.Path, help="the folder of a build of llama.cpp, or its bin")
@@ -270,6 +274,7 @@ def main(arguments):
         told(why)
         return 2
     code = 0
+    signal.signal(signal.SIGTERM, interrupted)
     try:
         bench.run()
     except (models.Unusable, figures.Unreadable) as why:
@@ -296,10 +301,5 @@ def report(bench, build, load, options):
         options.json.write_text(json.dumps({"machine": about, "llama_cpp": build, "same_numbers": bench.same, "rows": bench.rows, "pair": bench.pairs}, indent=1) + "\n", encoding="utf-8")
 
 
-def interrupted(number, _):
-    raise KeyboardInterrupt(number)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, interrupted)
     sys.exit(main(sys.argv[1:]))

@@ -3,6 +3,7 @@
 import json
 import re
 import statistics
+import typing
 
 ROWS = (2, 5, 9, 16)
 AMX_GOALS = {5: 1.15, 16: 1.25}
@@ -34,10 +35,17 @@ def read(program, text):
 
 # What each program said. Times in ms a pass or a token.
 
+class Passes(typing.NamedTuple):
+    bytes: int  # a pass
+    ms: dict  # {rows: ms}
+    of_read: float  # one row's share of the plain read in turns with it
+    over_roofline: dict  # {rows: times the roofline in turns with it}, None where there is none
+
+
 def of_pass_bench(found):
-    """(bytes a pass, {rows: ms}, {rows: times the roofline measured beside it, None where there is none}, one row's share of the plain read in turns with it)."""
-    times = {row["rows"]: row["ms"] for row in found["rows"]}
-    return found["bytes"], times, {row["rows"]: row["roofline_ms"] and row["ms"] / row["roofline_ms"] for row in found["rows"]}, 1 / found["one_row_over_plain_read"]
+    rows = found["rows"]
+    return Passes(bytes=found["bytes"], ms={row["rows"]: row["ms"] for row in rows}, of_read=1 / found["one_row_over_plain_read"],
+                  over_roofline={row["rows"]: row["roofline_ms"] and row["ms"] / row["roofline_ms"] for row in rows})
 
 
 def of_llama_bench(text):

@@ -6,8 +6,10 @@ import io
 import json
 import os
 import pathlib
+import signal
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -80,7 +82,7 @@ class Output(unittest.TestCase):
 
     def test_ours(self):
         self.assertEqual(figures.of_pass_bench({"bytes": 8, "one_row_over_plain_read": 1.25, "rows": [{"rows": 1, "ms": 2.5, "roofline_ms": 2}, {"rows": 5, "ms": 3, "roofline_ms": None}]}),
-                         (8, {1: 2.5, 5: 3}, {1: 1.25, 5: None}, 0.8))
+                         figures.Passes(bytes=8, ms={1: 2.5, 5: 3}, of_read=0.8, over_roofline={1: 1.25, 5: None}))
         found = figures.of_specdec_dist(dist(), "speculative")
         self.assertEqual(found, {"ms": 0.5, "tokens_per_second": 2000, "ttft_ms": 7, "texts": ["a", "b"], "accepted": 0.75})
         self.assertIsNone(figures.of_specdec_dist(dist(drafted=0), "speculative")["accepted"])
@@ -262,7 +264,12 @@ class Program(unittest.TestCase):
 
     def test_what_was_measured_before_it_ended_is_kept(self):
         line = figures.row("decode", "llama-1.1b", "tokens/s", [12.0], [6.0])
-        for why, code in ((KeyboardInterrupt(), 130), (KeyboardInterrupt(15), 143), (models.Unusable("no prefill today"), 2)):
+        self.addCleanup(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+        def terminated():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        for why, code in ((KeyboardInterrupt(), 130), (terminated, 143), (models.Unusable("no prefill today"), 2)):
             bench = unittest.mock.Mock(rows=[line], same={}, pairs={}, roofs={}, features=["avx2"], model={"llama-1.1b": ("f", "g")})
             bench.run.side_effect = why
             with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(llama_cpp, Theirs=unittest.mock.DEFAULT, Ours=unittest.mock.DEFAULT,

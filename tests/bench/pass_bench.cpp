@@ -5,7 +5,7 @@
 /// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
 /// figure is that of one pass after `context` committed tokens, rolled back afterwards. Printed are medians and their ratios to one row. The plain read
 /// sums the very weights that the pass reads, on as many threads, in the same turns; of bf16 weights, where there is AVX-512, the roofline of so many rows
-/// reads them too and adds as many products as the pass does, from registers (roofs.h): memory is not equally quick everywhere. Each is the best of several
+/// reads them too and adds as many products as the pass does, from registers (roofs.h): memory is not always equally quick. Each is the best of several
 /// ways, chosen in the warm-up. With another backend than cpu the plain read is what --read-gbps says, and otherwise not there. On a device a pass ends when the
 /// host knows that it is done.
 ///
