@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "backend/error.h"
 #include "runtime/cost_model.h"
@@ -22,16 +23,26 @@ constexpr double kLeastReading = 0.05;
 /// A model of so many times the draft's bytes still counts as one that stays in the cache.
 constexpr double kCacheMargin = 1.25;
 
+/// A byte that costs nothing would be read at no rate: 10 TB/s.
+constexpr double kLeastOfByte = 1e-13;  // seconds
+/// The same of an operation of attention, which then costs nothing.
+constexpr double kLeastOfOperation = 1e-17;
+
 struct Weighed {
   double weights = 0;
   double keys = 0;
+  double attention = 0;  ///< operations
   double all() const { return weights + keys; }
 };
 
-Weighed one_row(const ModelConfig& model, DType dtype, double context, int ranks) {
+Weighed of_rows(std::int64_t rows, const ModelConfig& model, DType dtype, double context, int ranks) {
   const PassWork work =
-      work_of(model, {.context = static_cast<std::int64_t>(context), .ranks = ranks, .weights = dtype});
-  return {work.weight_bytes, work.cache_bytes};
+      work_of(model, {.rows = rows, .context = static_cast<std::int64_t>(context), .ranks = ranks, .weights = dtype});
+  return {work.weight_bytes, work.cache_bytes, work.attention};
+}
+
+Weighed one_row(const ModelConfig& model, DType dtype, double context, int ranks) {
+  return of_rows(1, model, dtype, context, ranks);
 }
 
 Weighed one_row_of_draft(const CalibrationData& data) { return one_row(data.draft, data.draft_dtype, data.context, 1); }
@@ -39,15 +50,54 @@ Weighed one_row_of_draft(const CalibrationData& data) { return one_row(data.draf
 /// What is read in `seconds` of a pass beside the overhead of its layers.
 double reading_of(double seconds, double overhead) { return std::max(seconds - overhead, kLeastReading * seconds); }
 
-/// The costs by which weights are multiplied so that passes of 1, 2, ... rows take `seconds` at `rate`, and what the first one takes longer.
-std::vector<double> costs_of(const std::vector<double>& seconds, double overhead, const Weighed& bytes, double rate) {
-  const double waits = reading_of(seconds.front(), overhead) - bytes.all() / rate;
+/// The costs by which weights are multiplied so that passes of 1, 2, ... rows take `seconds` at `rate`, beside what `others(rows)` says, and what the first one takes longer.
+template <typename Others>
+std::vector<double> costs_of(const std::vector<double>& seconds, Others others, double weights, double rate) {
+  const double waits = reading_of(seconds.front(), others(1)) - weights / rate;
   std::vector<double> costs;
   for (const double time : seconds) {
-    const double cost = ((reading_of(time, overhead) - waits) * rate - bytes.keys) / bytes.weights;
+    const double cost = (reading_of(time, others(std::ssize(costs) + 1)) - waits) * rate / weights;
     costs.push_back(costs.empty() ? 1 : std::max(cost, kLeastReading));
   }
   return costs;
+}
+
+/// Seconds that keys and values take as the job's ranks read them, all at once.
+struct KeysCost {
+  double of_byte = 0;
+  double of_operation = 0;
+  double of(const Weighed& pass) const { return pass.keys * of_byte + pass.attention * of_operation; }
+};
+
+/// What more of them take over 1, 2, ... rows is the same bytes each time, and as many times the operations: a line, by least squares. Where noise makes either part negative it is
+/// the other alone. Where none were timed a byte costs `of_byte`.
+KeysCost keys_cost(const CalibrationData& data, double of_byte) {
+  const std::vector<double>& seconds = data.passes.after_more_keys;
+  if (seconds.size() < 2) return {.of_byte = of_byte};
+  const auto after = [&](double context) { return one_row(data.target, data.target_dtype, context, data.ranks); };
+  const Weighed none = after(0);
+  const Weighed more = after(static_cast<double>(data.passes.more_keys));
+  const auto count = static_cast<double>(seconds.size());
+  const double mean_rows = (count + 1) / 2;
+  const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / count;
+  double covariance = 0;
+  double variance = 0;
+  double through_zero = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const auto rows = static_cast<double>(i + 1);
+    covariance += (rows - mean_rows) * (seconds[i] - mean);
+    variance += (rows - mean_rows) * (rows - mean_rows);
+    through_zero += rows * seconds[i];
+    squares += rows * rows;
+  }
+  double of_row = std::max(covariance / variance, 0.0);
+  double of_keys = mean - of_row * mean_rows;
+  if (of_keys < 0) {
+    of_keys = 0;
+    of_row = std::max(through_zero / squares, 0.0);
+  }
+  return {.of_byte = of_keys / (more.keys - none.keys), .of_operation = of_row / (more.attention - none.attention)};
 }
 
 /// Of 1, 2, ... rows, at a number between.
@@ -81,7 +131,12 @@ void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& ha
   const double loop = std::max(data.alone.rest + data.alone.broadcast - sent(1), 0.0);
   const double after_all = std::pow(data.drafts.alpha, drafted);
   const double one_row = stays ? passes.draft[0] : passes.draft_after_target;
-  const double first = one_row + after_all * (std::max(passes.draft[1], one_row) - one_row);
+  const auto first_over = [&](std::int64_t rows) {
+    const Weighed pass = of_rows(rows, data.draft, data.draft_dtype, data.context, 1);
+    const WeightsIn in = stays ? WeightsIn::kCache : WeightsIn::kCacheOnce;
+    return hardware.reading_seconds(pass.weights, pass.keys, rows, 1, in) + hardware.attention_seconds(pass.attention);
+  };
+  const double first = one_row + after_all * (first_over(2) - first_over(1));
   const double more =
       data.drafts.rest + data.drafts.broadcast - data.alone.rest - data.alone.broadcast - (sent(drafted + 1) - sent(1));
   hardware.accepted_seconds = passes.beside.accepted;
@@ -97,7 +152,8 @@ void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& ha
   if (apart && colder < 0) {
     const double overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
     const double quicker = std::max(one_row + colder, passes.draft[0]);
-    hardware.refill_rate = one_row_of_draft(data).all() / reading_of(quicker, overhead);
+    const Weighed draft = one_row_of_draft(data);
+    hardware.refill_rate = draft.all() / reading_of(quicker, overhead + hardware.attention_seconds(draft.attention));
   }
 }
 
@@ -116,19 +172,32 @@ Hardware calibrate(const CalibrationData& data) {
 
   const Weighed draft = one_row_of_draft(data);
   const double draft_overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
-  hardware.cached_bytes = kCacheMargin * draft.weights;
-  hardware.cache.rate = draft.all() / reading_of(data.passes.draft.front(), draft_overhead);
-  hardware.refill_rate = draft.all() / reading_of(data.passes.draft_after_target, draft_overhead);
-
   const Weighed share = one_row(data.target, data.target_dtype, data.context, data.ranks);
-  const double together = share.all() / reading_of(data.alone.compute, overhead);
-  hardware.memory.rate = together;
+  const KeysCost keys = keys_cost(data, reading_of(data.alone.compute, overhead) / share.all());
+  hardware.attention_rate = keys.of_operation > kLeastOfOperation ? 1 / keys.of_operation : 0;
+  const auto beside_draft = [&](std::int64_t rows) {
+    const Weighed pass = of_rows(rows, data.draft, data.draft_dtype, data.context, 1);
+    return draft_overhead + pass.attention * keys.of_operation;
+  };
+  hardware.cached_bytes = kCacheMargin * draft.weights;
+  hardware.cache.rate = draft.all() / reading_of(data.passes.draft.front(), beside_draft(1));
+  hardware.refill_rate = draft.all() / reading_of(data.passes.draft_after_target, beside_draft(1));
+
+  const auto beside_share = [&](std::int64_t rows) {
+    return overhead + keys.of(of_rows(rows, data.target, data.target_dtype, data.context, data.ranks));
+  };
+  const double together = reading_of(data.alone.compute, beside_share(1)) / share.weights;  // seconds a byte
+  double apart = together;
   if (data.ranks > 1) {
     const Weighed whole = one_row(data.target, data.target_dtype, data.context, 1);
-    hardware.memory.rate = std::max(together, whole.all() / reading_of(data.passes.whole_target, overhead));
-    hardware.node_read_rate = together * data.ranks;
+    // Others delay a byte of keys by as much as one of weights.
+    const double others = overhead + whole.attention * keys.of_operation + whole.keys * (keys.of_byte - together);
+    apart = std::min(together, reading_of(data.passes.whole_target, others) / whole.all());
+    hardware.node_read_rate = data.ranks / together;
     hardware.ranks_per_node = data.ranks;
   }
+  hardware.memory.rate = 1 / apart;
+  hardware.memory.keys_rate = 1 / std::max(keys.of_byte - together + apart, kLeastOfByte);
   // Passes after as many of the draft are as in loops, but for what jobs add to them, other ranks that read too and all else that goes on: as long for any number of rows, since it is
   // reading that waits. The two jobs say how long, each of its own rows; what they differ by is noise as far as other rows go. One row comes in loops that do not draft.
   const double driven_out = std::min(draft.weights, share.weights * data.ranks);
@@ -139,21 +208,25 @@ Hardware calibrate(const CalibrationData& data) {
   std::vector<double> in_jobs = data.passes.target;
   for (double& seconds : in_jobs) seconds += (longer_alone + longer_drafting) / 2 - displaced;
   in_jobs.front() = data.alone.compute;
-  hardware.memory.rows_cost = costs_of(in_jobs, overhead, share, hardware.memory.rate);
+  hardware.memory.rows_cost = costs_of(in_jobs, beside_share, share.weights, hardware.memory.rate);
   // What stays in the cache is scored in loops of its own, whatever the jobs' target does there.
   std::vector<double> cached = data.passes.draft;
   check(data.passes.beside.scored.size() < cached.size(), "as many rows are scored in loops as one after another");
   std::ranges::copy(data.passes.beside.scored, cached.begin() + 1);
-  hardware.cache.rows_cost = costs_of(cached, draft_overhead, draft, hardware.cache.rate);
+  // Of what stays in a cache keys and values are read as weights are.
+  const auto beside_cached = [&](std::int64_t rows) {
+    const Weighed pass = of_rows(rows, data.draft, data.draft_dtype, data.context, 1);
+    return beside_draft(rows) + pass.keys / hardware.cache.rate;
+  };
+  hardware.cache.rows_cost = costs_of(cached, beside_cached, draft.weights, hardware.cache.rate);
 
   if (data.ranks > 1) {
     const double all_reduces = 2 * layers;
     const double row = static_cast<double>(data.target.d_model) * hardware.payload_bytes;
     const double first = data.alone.all_reduce / all_reduces;
     const double second = data.drafts.all_reduce / all_reduces;
-    constexpr double kLeast = 1e-13;  // seconds a byte: 10 TB/s
     const double a_byte =
-        std::clamp((second - first) / (row * data.drafts.drafted), kLeast, std::max(first / row, kLeast));
+        std::clamp((second - first) / (row * data.drafts.drafted), kLeastOfByte, std::max(first / row, kLeastOfByte));
     hardware.interconnect.link = {.algorithm = LinkAlgorithm::kOneShot,
                                   .latency = std::max(first - a_byte * row, 0.0),
                                   .bandwidth = (data.ranks - 1) / a_byte};
@@ -183,6 +256,8 @@ std::string list_of(const std::vector<double>& costs) {
 std::string hardware_yaml(const Hardware& hardware, const std::string& interconnect_file) {
   std::string text = fmt::format("source: \"{}\"\nranks: {}\nread_GBps: {:.4g}\nrows_cost: {}\n", hardware.source,
                                  hardware.ranks, hardware.memory.rate / kGiga, list_of(hardware.memory.rows_cost));
+  if (hardware.memory.keys_rate > 0) text += fmt::format("keys_GBps: {:.4g}\n", hardware.memory.keys_rate / kGiga);
+  if (hardware.attention_rate > 0) text += fmt::format("attention_gflops: {:.4g}\n", hardware.attention_rate / kGiga);
   if (hardware.node_read_rate > 0) {
     text += fmt::format("node_read_GBps: {:.4g}\nranks_per_node: {}\n", hardware.node_read_rate / kGiga,
                         hardware.ranks_per_node);

@@ -31,7 +31,8 @@ double decision_gather(const Interconnect& interconnect, const ModelConfig& targ
 }
 
 PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in) {
-  const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, in);
+  const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, in) +
+                         hardware.attention_seconds(work.attention);
   const double computing = hardware.operations_rate > 0 ? work.operations / hardware.operations_rate : 0;
   PassTime time;
   time.work =

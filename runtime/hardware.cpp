@@ -12,8 +12,12 @@ double Reading::cost_of(std::int64_t rows) const {
   return rows_cost.back() + last * static_cast<double>(rows - known);
 }
 
+double Reading::seconds(double weights, double keys, std::int64_t rows) const {
+  return weights * cost_of(rows) / rate + keys / (keys_rate > 0 ? keys_rate : rate);
+}
+
 double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, WeightsIn in) const {
-  if (in == WeightsIn::kCache) return (weights * cache.cost_of(rows) + keys) / cache.rate;
+  if (in == WeightsIn::kCache) return cache.seconds(weights, keys, rows);
   const double alone = in == WeightsIn::kCacheOnce && refill_rate > 0 ? refill_rate : memory.rate;
   double shared = alone;
   if (node_read_rate > 0) {
@@ -22,10 +26,10 @@ double Hardware::reading_seconds(double weights, double keys, std::int64_t rows,
   }
   if (in == WeightsIn::kCacheOnce) {
     // What more rows cost is hidden as far as the weights are waited for.
-    return std::max((weights + keys) / shared, (weights * cache.cost_of(rows) + keys) / cache.rate);
+    return std::max((weights + keys) / shared, cache.seconds(weights, keys, rows));
   }
   // Others delay what is read, not what is done with it.
-  return (weights * memory.cost_of(rows) + keys) / alone + (weights + keys) * (1 / shared - 1 / alone);
+  return memory.seconds(weights, keys, rows) + (weights + keys) * (1 / shared - 1 / alone);
 }
 
 }  // namespace specdec

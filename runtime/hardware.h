@@ -10,11 +10,14 @@ namespace specdec {
 
 /// How fast a rank reads weights, and what more rows cost.
 struct Reading {
-  double rate = 0;  ///< bytes a second of a rank that reads alone
+  double rate = 0;       ///< bytes a second of a rank that reads alone
+  double keys_rate = 0;  ///< the same of the KV cache; 0: as of weights
   /// What a rank that reads alone takes for a pass over 1, 2, ... rows over what it takes for one, where that was measured; each row beyond costs as much as the last one here. Empty: 1.
   std::vector<double> rows_cost;
 
   double cost_of(std::int64_t rows) const;
+  /// Of a pass over `rows` rows, for bytes of weights and of the KV cache.
+  double seconds(double weights, double keys, std::int64_t rows) const;
 };
 
 /// Where a pass finds the weights.
@@ -43,9 +46,11 @@ struct Hardware {
   double refill_rate = 0;   ///< bytes a second at which such a model is read back; 0: as any other
   /// What a pass of a target that does not stay in a cache takes longer for each byte of weights that were read for drafting since the one before: they drove as much of it out.
   double displaced_seconds = 0;
-  double node_read_rate = 0;    ///< of all ranks of a node together; 0: as many times `memory.rate`
-  int ranks_per_node = 0;       ///< that share node_read_rate; 0: all
-  double operations_rate = 0;   ///< floating-point operations a second of a rank; 0: rows_cost says it
+  double node_read_rate = 0;   ///< of all ranks of a node together; 0: as many times `memory.rate`
+  int ranks_per_node = 0;      ///< that share node_read_rate; 0: all
+  double operations_rate = 0;  ///< floating-point operations a second of a rank; 0: rows_cost says it
+  double attention_rate =
+      0;  ///< the same of queries with keys and values, which take that time beside all reading; 0: none of their own
   double layer_seconds = 0;     ///< a layer, beside what it reads and its all-reduces
   double pass_seconds = 0;      ///< a pass, beside its layers
   double drafted_seconds = 0;   ///< a drafted token, beside its pass: sampling, and bookkeeping
@@ -61,6 +66,8 @@ struct Hardware {
 
   /// Whether `bytes` of weights, of all ranks together, stay in a cache from one pass to the next.
   bool keeps(double bytes) const { return bytes <= cached_bytes; }
+  /// Seconds that `operations` of attention take beside all reading.
+  double attention_seconds(double operations) const { return attention_rate > 0 ? operations / attention_rate : 0; }
   /// Seconds in which each of `ranks` ranks, all at once, reads `weights` bytes for `rows` rows, and `keys` bytes of the KV cache.
   double reading_seconds(double weights, double keys, std::int64_t rows, int ranks, WeightsIn in) const;
 };

@@ -23,6 +23,8 @@ constexpr int kTurns = 5;
 constexpr int kWarmUps = 3;
 constexpr int kLeastPasses = 2;
 constexpr double kLeastTime = 0.02;  // seconds
+/// Tokens by which the two contexts differ between which keys and values are timed, as far as the models' have room for them.
+constexpr std::int64_t kMoreKeys = 384;
 
 /// Of the config's prompts, for a target with `vocabulary` tokens.
 double mean_prompt_tokens(const RunConfig& config, std::int64_t vocabulary) {
@@ -83,6 +85,21 @@ class Series {
   std::vector<std::vector<double>> seconds_;
 };
 
+/// Of passes that read more keys and values, what those take: each beside one that reads fewer.
+class MoreKeys {
+ public:
+  MoreKeys(TimedRanks& ranks, std::size_t fewer, std::size_t more) : ranks_(ranks), fewer_(fewer), more_(more) {}
+  double pass(std::size_t rows) {
+    const double more = ranks_.pass(rows, more_);
+    return more - ranks_.pass(rows, fewer_);
+  }
+
+ private:
+  TimedRanks& ranks_;
+  std::size_t fewer_;
+  std::size_t more_;
+};
+
 /// All in turns, so that a machine that grows slower does so for all.
 PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) {
   const Isa isa = config.parallel.isa == "auto" ? detect_isa() : parse_isa(config.parallel.isa).value();
@@ -93,16 +110,19 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   const std::int64_t context = std::clamp<std::int64_t>(
       std::llround(mean_prompt_tokens(config, shape.vocabulary)) + config.decode.max_new_tokens / 2, 0,
       std::max<std::int64_t>(longest, 0));
+  const bool has_room = context + kMoreKeys <= longest;
+  const std::int64_t other_context = has_room ? context + kMoreKeys : std::max<std::int64_t>(context - kMoreKeys, 0);
   const auto made = [&](Communicator& group, Backend& backend) {
     return std::make_unique<TimedModel>(shape, open_weights(config.target, config.weights), config.dtype, backend,
-                                        context, kTimedRows, group);
+                                        std::vector{context, other_context}, kTimedRows, group);
   };
   TimedRanks part(ranks, cores, options, config.parallel.deadline, made);
   Backend& backend = part.backend();
   SelfCommunicator self;
   const auto alone = [&](const ModelConfig& of, std::unique_ptr<TensorSource> weights, DType dtype,
                          std::int64_t after) {
-    auto model = std::make_unique<TimedModel>(of, std::move(weights), dtype, backend, after, kTimedRows, self);
+    auto model =
+        std::make_unique<TimedModel>(of, std::move(weights), dtype, backend, std::vector{after}, kTimedRows, self);
     model->prefill();
     return model;
   };
@@ -114,6 +134,8 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
       alone(smaller_draft(draft_shape), open_weights({}, {.random = true}), config.type_of_draft(), context);
   Series of_part(part);
   Series of_part_small(part);
+  MoreKeys more_keys = has_room ? MoreKeys(part, 0, 1) : MoreKeys(part, 1, 0);
+  Series of_keys(more_keys);
   std::optional<Series<TimedModel>> of_whole;
   if (whole) of_whole.emplace(*whole, 1);
   Series of_draft(*draft);
@@ -131,6 +153,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   for (int turn = 0; turn < kTurns; ++turn) {
     of_part.turn(draft_first);
     of_part_small.turn(small_first);
+    if (other_context != context) of_keys.turn();
     if (of_whole) of_whole->turn(draft_first);
     of_draft.turn();
     of_layers.turn();
@@ -155,6 +178,8 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
           .draft = of_draft.medians(),
           .draft_after_target = median(std::move(draft_after_target)),
           .layer = of_layers.medians().front() / static_cast<double>(shape.layers),
+          .after_more_keys = other_context != context ? of_keys.medians() : std::vector<double>{},
+          .more_keys = std::abs(other_context - context),
           .beside = {.loop = middle(&WarmLoops::loop),
                      .drafted = middle(&WarmLoops::drafted),
                      .accepted = middle(&WarmLoops::accepted),

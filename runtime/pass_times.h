@@ -20,7 +20,10 @@ struct PassTimes {
   std::vector<double> draft;  ///< of 1, 2, ... rows, one after another: as far as its weights stay in a cache they do
   double draft_after_target = 0;  ///< of one row, after a pass of the target
   double layer = 0;               ///< of a layer that has next to no weights
-  WarmLoops beside;               ///< passes: of loops of the draft
+  /// What the part of the target takes longer over 1, 2, ... rows for `more_keys` more committed tokens; nothing where its context has no room for them.
+  std::vector<double> after_more_keys;
+  std::int64_t more_keys = 0;
+  WarmLoops beside;  ///< passes: of loops of the draft
 };
 
 /// The draft with a quarter of its layers, of random weights: what it is to the target, this one is to the draft.

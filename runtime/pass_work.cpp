@@ -44,7 +44,8 @@ PassWork work_of_share(const ModelConfig& model, const PassShape& pass, const Sh
   work.rows = pass.rows;
   work.weight_bytes = weights * bytes_of_weight(pass.weights);
   work.cache_bytes = 2 * layers * share.kv * keys * pass.cache_bytes;
-  work.operations = 2 * rows * weights + 4 * layers * rows * share.query * keys;
+  work.attention = 4 * layers * rows * share.query * keys;
+  work.operations = 2 * rows * weights + work.attention;
   work.layers = model.layers;
   work.all_reduces = pass.ranks > 1 ? 2 * model.layers : 0;
   work.payload_bytes = static_cast<std::size_t>(rows * static_cast<double>(model.d_model) * pass.payload_bytes);

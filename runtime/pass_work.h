@@ -26,6 +26,7 @@ struct PassWork {
   double weight_bytes = 0;  ///< of matrices, the head's included; embeddings are rows
   double cache_bytes = 0;   ///< read
   double operations = 0;    ///< floating point, two a multiply-add
+  double attention = 0;     ///< of them, those of queries with keys and values
   std::int64_t layers = 0;
   std::int64_t all_reduces = 0;
   std::size_t payload_bytes = 0;  ///< of one all-reduce

@@ -15,7 +15,7 @@ constexpr double kStart = 0.5;           // of a program under mpirun
 constexpr double kPreparedRate = 1.5e9;  // bytes of weights a second, read and packed or made up
 constexpr double kWarmUpTokens = 8;
 constexpr double kRowsOfPrefill = 16;
-constexpr double kTimedPasses = 1000;  // of each number of ranks, and what lies between them (pass_times.cpp)
+constexpr double kTimedPasses = 1500;  // of each number of ranks, and what lies between them (pass_times.cpp)
 constexpr double kAllReduces = 2;
 constexpr double kUsualAlpha = 0.7;
 

@@ -42,38 +42,56 @@ class FirstOf final : public Communicator {
 }  // namespace
 
 TimedModel::TimedModel(const ModelConfig& shape, std::unique_ptr<TensorSource> weights, DType dtype, Backend& backend,
-                       std::int64_t context, std::int64_t most_rows, Communicator& group)
+                       const std::vector<std::int64_t>& contexts, std::int64_t most_rows, Communicator& group)
     : backend_(backend),
       group_(group),
       weights_(std::move(weights)),
       model_(shape, *weights_, backend, group_, {.dtype = dtype, .max_rows = most_rows}),
-      cache_(model_.make_cache(context + most_rows)),
-      position_(static_cast<std::size_t>(most_rows)),
       parent_(static_cast<std::size_t>(most_rows)),
-      tokens_(static_cast<std::size_t>(context + most_rows)) {
-  std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(context));
+      scored_(static_cast<std::size_t>(most_rows)) {
   std::iota(parent_.begin(), parent_.end(), -1);
-  for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    tokens_[i] = static_cast<Token>(static_cast<std::int64_t>(10 + i) % shape.vocabulary);
+  const auto fill = [&](std::vector<Token>& tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<Token>(static_cast<std::int64_t>(10 + i) % shape.vocabulary);
+    }
+  };
+  fill(scored_);
+  for (const std::int64_t context : contexts) {
+    Sequence sequence = {.cache = model_.make_cache(context + most_rows),
+                         .before = std::vector<Token>(static_cast<std::size_t>(context)),
+                         .position = std::vector<std::int32_t>(static_cast<std::size_t>(most_rows))};
+    fill(sequence.before);
+    std::iota(sequence.position.begin(), sequence.position.end(), static_cast<std::int32_t>(context));
+    sequences_.push_back(std::move(sequence));
   }
 }
 
 void TimedModel::prefill() {
-  const std::size_t context = tokens_.size() - position_.size();
-  if (context > 0) model_.prefill(std::span(tokens_).first(context), cache_, Stream{});
+  for (Sequence& sequence : sequences_) {
+    if (!sequence.before.empty()) model_.prefill(sequence.before, sequence.cache, Stream{});
+  }
 }
 
-double TimedModel::pass(std::size_t rows) {
+double TimedModel::pass(std::size_t rows, std::size_t context) {
+  Sequence& sequence = sequences_.at(context);
   const double waited = group_.totals().all_reduce.seconds;
   const double start = now_seconds();
-  model_.forward({std::span(tokens_).last(position_.size()).first(rows), std::span(position_).first(rows),
-                  std::span(parent_).first(rows)},
-                 cache_, LogitRows::kAll, Stream{});
+  model_.forward(
+      {std::span(scored_).first(rows), std::span(sequence.position).first(rows), std::span(parent_).first(rows)},
+      sequence.cache, LogitRows::kAll, Stream{});
   backend_.synchronize(Stream{});
   const double seconds = now_seconds() - start;
-  cache_.commit_prefix(0);
+  sequence.cache.commit_prefix(0);
   return seconds - (group_.totals().all_reduce.seconds - waited);
 }
+
+/// What rank 0 has all do.
+struct TimedRanks::Order {
+  enum class What : std::uint8_t { kPrefill, kPass, kLeave };
+  What what = What::kPrefill;
+  std::size_t rows = 0;
+  std::size_t context = 0;
+};
 
 /// The calling thread, bound to the cores that are dealt to a rank, and back.
 class TimedRanks::Bound {
@@ -97,10 +115,6 @@ class TimedRanks::Bound {
 
 class TimedRanks::Others {
  public:
-  /// Beside numbers of rows.
-  static constexpr std::int64_t kPrefill = 0;
-  static constexpr std::int64_t kLeave = -1;
-
   Others(int ranks, int cores, double deadline)
       : region_(std::make_shared<SharedRegion>(SharedRegion::of_this_process(ShmCommunicator::region_bytes(ranks)))),
         progress_(static_cast<std::size_t>(ranks)),
@@ -113,7 +127,7 @@ class TimedRanks::Others {
   Others(const Others&) = delete;
   Others& operator=(const Others&) = delete;
   ~Others() {
-    if (!threads_.empty()) command(kLeave);
+    if (!threads_.empty()) command({.what = Order::What::kLeave});
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -142,24 +156,23 @@ class TimedRanks::Others {
   }
 
   /// A rank's part of what command() says.
-  static double obey(TimedModel& model, std::int64_t rows) {
-    if (rows > 0) return model.pass(static_cast<std::size_t>(rows));
+  static double obey(TimedModel& model, const Order& order) {
+    if (order.what == Order::What::kPass) return model.pass(order.rows, order.context);
     model.prefill();
     return 0;
   }
   /// Of a rank that others wait for.
-  static double obey(int rank, TimedModel& model, std::int64_t rows) {
+  static double obey(int rank, TimedModel& model, const Order& order) {
     try {
-      return obey(model, rows);
+      return obey(model, order);
     } catch (...) {
       ThreadWatch::fail(rank, std::current_exception());
     }
   }
 
-  /// Has them do a pass over `rows` rows, or what is said above.
-  void command(std::int64_t rows) {
+  void command(Order order) {
     const AsideCollectives aside(progress_.front());
-    first().broadcast(std::as_writable_bytes(std::span(&rows, 1)), 0, Stream{});
+    first().broadcast(std::as_writable_bytes(std::span(&order, 1)), 0, Stream{});
   }
 
  private:
@@ -175,13 +188,13 @@ class TimedRanks::Others {
     }
     const bool is_made = model != nullptr;
     if (is_made) made.set_value();  // from here on it is gone
-    for (std::int64_t rows = kPrefill; rows != kLeave;) {
+    for (Order order; order.what != Order::What::kLeave;) {
       {
         const AsideCollectives aside(progress, /*idle=*/true);
-        group.broadcast(std::as_writable_bytes(std::span(&rows, 1)), 0, Stream{});
+        group.broadcast(std::as_writable_bytes(std::span(&order, 1)), 0, Stream{});
       }
-      if (!is_made || rows == kLeave) continue;
-      obey(group.rank(), *model, rows);
+      if (!is_made || order.what == Order::What::kLeave) continue;
+      obey(group.rank(), *model, order);
     }
   }
 
@@ -205,17 +218,19 @@ TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, doub
   backend_ = make_backend(options);
   model_ = make(others_ ? others_->first() : *group_, *backend_);
   if (others_) others_->start(own, options, make);
-  do_all(Others::kPrefill);
+  do_all({.what = Order::What::kPrefill});
 }
 
 TimedRanks::~TimedRanks() = default;
 
-double TimedRanks::pass(std::size_t rows) { return do_all(static_cast<std::int64_t>(rows)); }
+double TimedRanks::pass(std::size_t rows, std::size_t context) {
+  return do_all({.what = Order::What::kPass, .rows = rows, .context = context});
+}
 
-double TimedRanks::do_all(std::int64_t rows) {
-  if (!others_) return Others::obey(*model_, rows);
-  others_->command(rows);
-  return Others::obey(0, *model_, rows);
+double TimedRanks::do_all(const Order& order) {
+  if (!others_) return Others::obey(*model_, order);
+  others_->command(order);
+  return Others::obey(0, *model_, order);
 }
 
 }  // namespace specdec

@@ -16,14 +16,14 @@ namespace specdec {
 /// A model, or one rank's part of it, passes of which are timed.
 class TimedModel {
  public:
-  /// `context` tokens come before what a pass scores, `most_rows` rows at most. `group` and `backend` outlive it.
+  /// As many tokens as one of `contexts` says come before what a pass scores, `most_rows` rows at most. `group` and `backend` outlive it.
   TimedModel(const ModelConfig& shape, std::unique_ptr<TensorSource> weights, DType dtype, Backend& backend,
-             std::int64_t context, std::int64_t most_rows, Communicator& group);
+             const std::vector<std::int64_t>& contexts, std::int64_t most_rows, Communicator& group);
 
-  /// Fills the cache. Collective.
+  /// Fills a cache for each context. Collective.
   void prefill();
-  /// Seconds of a pass over `rows` rows, less its all-reduces. Collective.
-  double pass(std::size_t rows);
+  /// Seconds of a pass over `rows` rows after the tokens of a context, less its all-reduces. Collective.
+  double pass(std::size_t rows, std::size_t context = 0);
   Transformer& model() { return model_; }
 
  private:
@@ -31,10 +31,14 @@ class TimedModel {
   TimedCommunicator group_;
   std::unique_ptr<TensorSource> weights_;
   Transformer model_;
-  KvCache cache_;
-  std::vector<std::int32_t> position_;
+  struct Sequence {
+    KvCache cache;
+    std::vector<Token> before;
+    std::vector<std::int32_t> position;  ///< of what is scored
+  };
+  std::vector<Sequence> sequences_;  ///< of the contexts
   std::vector<std::int32_t> parent_;
-  std::vector<Token> tokens_;
+  std::vector<Token> scored_;
 };
 
 /// Rank 0 of several whose passes are timed: the others are threads with cores of their own that do their parts meanwhile, over shared memory as in a job, and wait in between while rank 0
@@ -52,13 +56,15 @@ class TimedRanks {
 
   Backend& backend() { return *backend_; }
   /// As TimedModel::pass(), by all ranks.
-  double pass(std::size_t rows);
+  double pass(std::size_t rows, std::size_t context = 0);
 
  private:
   class Others;
   class Bound;
 
-  double do_all(std::int64_t rows);
+  struct Order;
+
+  double do_all(const Order& order);
 
   std::unique_ptr<Bound> bound_;  ///< before the backend, whose threads are bound as it is
   std::unique_ptr<Backend> backend_;

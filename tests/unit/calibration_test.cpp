@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -31,6 +32,8 @@ Hardware truth(int ranks) {
   hardware.ranks = ranks;
   hardware.memory = {.rate = 15e9, .rows_cost = {1, 1.1, 1.3, 1.4, 1.6, 2.0, 2.5, 2.6, 2.8, 3.0}};
   hardware.cache = {.rate = 30e9, .rows_cost = {1, 1.2, 1.7, 1.9, 2.2, 2.9, 3.3, 3.6, 4.1, 4.5}};
+  hardware.memory.keys_rate = 9e9;
+  hardware.attention_rate = 80e9;
   hardware.cached_bytes = 1.25 * 3.3e6;
   hardware.refill_rate = 11e9;
   hardware.displaced_seconds = 3e-11;
@@ -74,15 +77,18 @@ CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int
                        .whole_rows = job.whole_rows,
                        .alone = loop(0),
                        .drafts = loop(drafted)};
-  const auto after = [&](std::int64_t rows, const ModelConfig& draft) {
-    return pass_time(hardware, work_of(job.target, {.rows = rows, .context = job.context, .ranks = job.ranks}),
-                     job.ranks)
-               .work +
-           hardware.displaced_seconds * work_of(draft, {}).weight_bytes;
+  const auto alone = [&](std::int64_t rows, std::int64_t context) {
+    return pass_time(hardware, work_of(job.target, {.rows = rows, .context = context, .ranks = job.ranks}), job.ranks)
+        .work;
   };
+  const auto after = [&](std::int64_t rows, const ModelConfig& draft) {
+    return alone(rows, job.context) + hardware.displaced_seconds * work_of(draft, {}).weight_bytes;
+  };
+  data.passes.more_keys = 300;
   for (std::int64_t rows = 1; rows <= 10; ++rows) {
     data.passes.target.push_back(after(rows, job.draft));
     data.passes.target_after_smaller.push_back(after(rows, smaller_draft(job.draft)));
+    data.passes.after_more_keys.push_back(alone(rows, job.context + 300) - alone(rows, job.context));
     data.passes.draft.push_back(
         pass_time(hardware, work_of(job.draft, {.rows = rows, .context = job.context}), 1, WeightsIn::kCache).total());
     if (rows > 1) data.passes.beside.scored.push_back(data.passes.draft.back());
@@ -111,7 +117,9 @@ TEST(Calibration, PredictsTheMachineThatItWasMadeOf) {
       smaller_draft.draft = load_model_config(kSource / "assets/manpy-0.5m");
       PredictedJob cached = smaller_draft;
       cached.target = load_model_config(kSource / "assets/manpy-2m");
-      for (const PredictedJob& of : {job, smaller_draft, cached}) {
+      PredictedJob longer = job;
+      longer.context = 500;
+      for (const PredictedJob& of : {job, smaller_draft, cached, longer}) {
         for (std::int64_t k = 0; k <= 8; ++k) {
           const double expected = loop_time(hardware, of, k, 0.7).total();
           EXPECT_NEAR(loop_time(found, of, k, 0.7).total(), expected, 0.02 * expected)
@@ -120,6 +128,43 @@ TEST(Calibration, PredictsTheMachineThatItWasMadeOf) {
       }
     }
   }
+}
+
+TEST(Calibration, KeysAndValuesHaveACostOfTheirOwn) {
+  for (const int ranks : {1, 2}) {
+    const Hardware hardware = truth(ranks);
+    const PredictedJob job = shipped(ranks);
+    CalibrationData data = seen(hardware, job, 4);
+    const Hardware found = calibrate(data);
+    EXPECT_NEAR(found.memory.keys_rate, hardware.memory.keys_rate, 0.01 * hardware.memory.keys_rate) << ranks;
+    EXPECT_NEAR(found.attention_rate, hardware.attention_rate, 0.01 * hardware.attention_rate) << ranks;
+    EXPECT_NEAR(found.memory.rate, hardware.memory.rate, 0.01 * hardware.memory.rate) << ranks;
+
+    data.passes.after_more_keys.clear();
+    const Hardware without = calibrate(data);
+    EXPECT_DOUBLE_EQ(without.memory.keys_rate, without.memory.rate) << "as weights, where none were timed";
+    EXPECT_EQ(without.attention_rate, 0);
+    const auto score = [&](const Hardware& of) { return loop_work(of, job, 0).score.work; };
+    EXPECT_NEAR(score(without), score(hardware), 1e-6);
+  }
+}
+
+TEST(Calibration, NoiseLeavesKeysAndValuesOneOfTheirTwoCosts) {
+  CalibrationData data = seen(truth(1), shipped(1), 4);
+  const double longest = data.passes.after_more_keys.back();
+  std::ranges::reverse(data.passes.after_more_keys);
+  const Hardware bytes = calibrate(data);
+  EXPECT_EQ(bytes.attention_rate, 0) << "more rows took less";
+  EXPECT_LT(bytes.memory.keys_rate, truth(1).memory.keys_rate);
+  for (std::size_t i = 0; i < data.passes.after_more_keys.size(); ++i) {
+    data.passes.after_more_keys[i] = longest * (static_cast<double>(i) - 2) / 10;
+  }
+  const Hardware operations = calibrate(data);
+  EXPECT_GT(operations.memory.keys_rate, 1e12) << "none left for bytes";
+  EXPECT_GT(operations.attention_rate, 0);
+  std::ranges::fill(data.passes.after_more_keys, -1e-3);
+  EXPECT_EQ(calibrate(data).attention_rate, 0);
+  EXPECT_GT(calibrate(data).memory.rate, 0);
 }
 
 TEST(Calibration, ASimulationHasThePercentilesOfTheLoopsThatItWasMadeOf) {

@@ -165,6 +165,7 @@ TEST(CostModel, OperationsAndCacheByHand) {
   const double weights = 2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 96) + 64 * 128;
   EXPECT_EQ(work.weight_bytes, 2 * weights);
   EXPECT_EQ(work.cache_bytes, 2 * 2 * 32 * 10 * 4);
+  EXPECT_EQ(work.attention, 4 * 2 * 3 * 64 * 10);
   EXPECT_EQ(work.operations, 2 * 3 * weights + 4 * 2 * 3 * 64 * 10);
   EXPECT_EQ(bytes_of_weight(DType::kInt8), 1.03125);
   // Beyond what the shard plan cuts: evenly.
@@ -189,6 +190,22 @@ TEST(CostModel, APassIsTheLongerOfReadingAndComputing) {
   hardware.ranks_per_node = 2;
   EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 1, WeightsIn::kMemory), 3);
   EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 8, WeightsIn::kMemory), 4) << "two on each node";
+}
+
+TEST(CostModel, KeysAndValuesMayBeReadMoreSlowlyThanWeightsAndAttentionTakeTimeOfItsOwn) {
+  Hardware hardware;
+  hardware.memory = {.rate = 100, .keys_rate = 50};
+  hardware.cache.rate = 400;
+  const PassWork work = {.weight_bytes = 200, .cache_bytes = 100, .operations = 30, .attention = 20};
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1).total(), 2 + 2);
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1, WeightsIn::kCache).total(), 0.75) << "there as weights";
+  hardware.attention_rate = 10;
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1).total(), 2 + 2 + 2);
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1, WeightsIn::kCache).total(), 0.75 + 2);
+  hardware.node_read_rate = 100;
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 2).total(), 2 + 2 + 2 + 3) << "others delay either by as much";
+  hardware.operations_rate = 1;
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1).total(), 30);
 }
 
 TEST(CostModel, MoreRowsCostWhatTheDescriptionSaysAndBeyondItAsTheLastOnes) {

@@ -13,6 +13,8 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
                         .draft = {6e-3, 7e-3},
                         .draft_after_target = 8e-3,
                         .layer = 9e-3,
+                        .after_more_keys = {1e-4, 2e-4},
+                        .more_keys = 384,
                         .beside = {.loop = 1e-5, .drafted = 2e-5, .accepted = 3e-5, .scored = {4e-5}}};
   const PassTimes found = pass_times_from_json(pass_times_json({{4, times}}), 4);
   EXPECT_EQ(found.threads, 2);
@@ -22,6 +24,8 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
   EXPECT_DOUBLE_EQ(found.draft.at(1), 7e-3);
   EXPECT_DOUBLE_EQ(found.draft_after_target, 8e-3);
   EXPECT_DOUBLE_EQ(found.layer, 9e-3);
+  EXPECT_DOUBLE_EQ(found.after_more_keys.at(1), 2e-4);
+  EXPECT_EQ(found.more_keys, 384);
   EXPECT_DOUBLE_EQ(found.beside.loop, 1e-5);
   EXPECT_DOUBLE_EQ(found.beside.drafted, 2e-5);
   EXPECT_DOUBLE_EQ(found.beside.accepted, 3e-5);

@@ -42,8 +42,8 @@ class TimedRanksTest : public ::testing::Test {
     return [this](Communicator& group, Backend& backend) {
       ++made;
       if (group.rank() == fails) throw std::runtime_error("no memory");
-      return std::make_unique<TimedModel>(shape, std::make_unique<RandomTensors>(1), DType::kBF16, backend, 20, 4,
-                                          group);
+      return std::make_unique<TimedModel>(shape, std::make_unique<RandomTensors>(1), DType::kBF16, backend,
+                                          std::vector<std::int64_t>{20, 40}, 4, group);
     };
   }
 
@@ -53,8 +53,8 @@ class TimedRanksTest : public ::testing::Test {
     TimedRanks timed(2, cores, {}, deadline, [&](Communicator& group, Backend& backend) {
       Communicator* mine = &group;
       if (group.rank() == troubled) mine = (between = std::make_unique<Troubled>(group, trouble)).get();
-      return std::make_unique<TimedModel>(shape, std::make_unique<RandomTensors>(1), DType::kBF16, backend, 20, 4,
-                                          *mine);
+      return std::make_unique<TimedModel>(shape, std::make_unique<RandomTensors>(1), DType::kBF16, backend,
+                                          std::vector<std::int64_t>{20}, 4, *mine);
     });
     timed.pass(1);
   }
@@ -70,7 +70,10 @@ TEST_F(TimedRanksTest, AreAllThereWhereEachHasACore) {
     made = 0;
     TimedRanks timed(ranks, cores, {}, kDeadline, make());
     EXPECT_EQ(made, ranks <= cores ? ranks : 1) << ranks;
-    for (const std::size_t rows : {1, 4, 2}) EXPECT_GT(timed.pass(rows), 0) << ranks;
+    for (const std::size_t rows : {1, 4, 2}) {
+      EXPECT_GT(timed.pass(rows), 0) << ranks;
+      EXPECT_GT(timed.pass(rows, 1), 0) << ranks;
+    }
   }
 }
 
