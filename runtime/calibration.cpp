@@ -35,9 +35,13 @@ struct Weighed {
   double all() const { return weights + keys; }
 };
 
+PassWork work_over(std::int64_t rows, const ModelConfig& model, DType dtype, double context, int ranks) {
+  return work_of(model,
+                 {.rows = rows, .context = static_cast<std::int64_t>(context), .ranks = ranks, .weights = dtype});
+}
+
 Weighed of_rows(std::int64_t rows, const ModelConfig& model, DType dtype, double context, int ranks) {
-  const PassWork work =
-      work_of(model, {.rows = rows, .context = static_cast<std::int64_t>(context), .ranks = ranks, .weights = dtype});
+  const PassWork work = work_over(rows, model, dtype, context, ranks);
   return {work.weight_bytes, work.cache_bytes, work.attention};
 }
 
@@ -69,35 +73,41 @@ struct KeysCost {
   double of(const Weighed& pass) const { return pass.keys * of_byte + pass.attention * of_operation; }
 };
 
-/// What more of them take over 1, 2, ... rows is the same bytes each time, and as many times the operations: a line, by least squares. Where noise makes either part negative it is
-/// the other alone. Where none were timed a byte costs `of_byte`.
+struct Line {
+  double height = 0;
+  double slope = 0;
+};
+
+/// Of values over 1, 2, ... rows, by least squares. Where noise makes either part negative it is the other alone.
+Line line_over_rows(const std::vector<double>& values) {
+  const auto count = static_cast<double>(values.size());
+  const double mean_rows = (count + 1) / 2;
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double covariance = 0;
+  double variance = 0;
+  double products = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto rows = static_cast<double>(i + 1);
+    covariance += (rows - mean_rows) * (values[i] - mean);
+    variance += (rows - mean_rows) * (rows - mean_rows);
+    products += rows * values[i];
+    squares += rows * rows;
+  }
+  const double slope = std::max(covariance / variance, 0.0);
+  const double height = mean - slope * mean_rows;
+  return height < 0 ? Line{0, std::max(products / squares, 0.0)} : Line{height, slope};
+}
+
+/// More of them are as many bytes for any number of rows, and operations for each. Where none were timed a byte costs `of_byte`.
 KeysCost keys_cost(const CalibrationData& data, double of_byte) {
-  const std::vector<double>& seconds = data.passes.after_more_keys;
-  if (seconds.size() < 2) return {.of_byte = of_byte};
+  if (data.passes.after_more_keys.size() < 2) return {.of_byte = of_byte};
   const auto after = [&](double context) { return one_row(data.target, data.target_dtype, context, data.ranks); };
   const Weighed none = after(0);
   const Weighed more = after(static_cast<double>(data.passes.more_keys));
-  const auto count = static_cast<double>(seconds.size());
-  const double mean_rows = (count + 1) / 2;
-  const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / count;
-  double covariance = 0;
-  double variance = 0;
-  double through_zero = 0;
-  double squares = 0;
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const auto rows = static_cast<double>(i + 1);
-    covariance += (rows - mean_rows) * (seconds[i] - mean);
-    variance += (rows - mean_rows) * (rows - mean_rows);
-    through_zero += rows * seconds[i];
-    squares += rows * rows;
-  }
-  double of_row = std::max(covariance / variance, 0.0);
-  double of_keys = mean - of_row * mean_rows;
-  if (of_keys < 0) {
-    of_keys = 0;
-    of_row = std::max(through_zero / squares, 0.0);
-  }
-  return {.of_byte = of_keys / (more.keys - none.keys), .of_operation = of_row / (more.attention - none.attention)};
+  const Line longer = line_over_rows(data.passes.after_more_keys);
+  return {.of_byte = longer.height / (more.keys - none.keys),
+          .of_operation = longer.slope / (more.attention - none.attention)};
 }
 
 /// Of 1, 2, ... rows, at a number between.
@@ -132,9 +142,8 @@ void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& ha
   const double after_all = std::pow(data.drafts.alpha, drafted);
   const double one_row = stays ? passes.draft[0] : passes.draft_after_target;
   const auto first_over = [&](std::int64_t rows) {
-    const Weighed pass = of_rows(rows, data.draft, data.draft_dtype, data.context, 1);
-    const WeightsIn in = stays ? WeightsIn::kCache : WeightsIn::kCacheOnce;
-    return hardware.reading_seconds(pass.weights, pass.keys, rows, 1, in) + hardware.attention_seconds(pass.attention);
+    const PassWork work = work_over(rows, data.draft, data.draft_dtype, data.context, 1);
+    return pass_time(hardware, work, 1, stays ? WeightsIn::kCache : WeightsIn::kCacheOnce).work;
   };
   const double first = one_row + after_all * (first_over(2) - first_over(1));
   const double more =

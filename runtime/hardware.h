@@ -8,7 +8,7 @@
 
 namespace specdec {
 
-/// How fast a rank reads weights, and what more rows cost.
+/// How fast a rank reads weights, keys and values, and what more rows cost.
 struct Reading {
   double rate = 0;       ///< bytes a second of a rank that reads alone
   double keys_rate = 0;  ///< the same of the KV cache; 0: as of weights
@@ -46,11 +46,10 @@ struct Hardware {
   double refill_rate = 0;   ///< bytes a second at which such a model is read back; 0: as any other
   /// What a pass of a target that does not stay in a cache takes longer for each byte of weights that were read for drafting since the one before: they drove as much of it out.
   double displaced_seconds = 0;
-  double node_read_rate = 0;   ///< of all ranks of a node together; 0: as many times `memory.rate`
-  int ranks_per_node = 0;      ///< that share node_read_rate; 0: all
-  double operations_rate = 0;  ///< floating-point operations a second of a rank; 0: rows_cost says it
-  double attention_rate =
-      0;  ///< the same of queries with keys and values, which take that time beside all reading; 0: none of their own
+  double node_read_rate = 0;    ///< of all ranks of a node together; 0: as many times `memory.rate`
+  int ranks_per_node = 0;       ///< that share node_read_rate; 0: all
+  double operations_rate = 0;   ///< floating-point operations a second of a rank; 0: rows_cost says it
+  double attention_rate = 0;    ///< the same of attention, a time beside all reading; 0: it takes none of its own
   double layer_seconds = 0;     ///< a layer, beside what it reads and its all-reduces
   double pass_seconds = 0;      ///< a pass, beside its layers
   double drafted_seconds = 0;   ///< a drafted token, beside its pass: sampling, and bookkeeping

@@ -170,6 +170,7 @@ class TimedRanks::Others {
     }
   }
 
+  /// Has them do it.
   void command(Order order) {
     const AsideCollectives aside(progress_.front());
     first().broadcast(std::as_writable_bytes(std::span(&order, 1)), 0, Stream{});

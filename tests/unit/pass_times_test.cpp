@@ -30,7 +30,7 @@ TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
   EXPECT_EQ(found.at(4).threads, 1) << "ranks that share a core have a thread each";
   for (const auto& [ranks, times] : found) {
     const auto sizes = {std::ssize(times.target), std::ssize(times.target_after_smaller), std::ssize(times.draft),
-                        std::ssize(times.beside.scored) + 1};
+                        std::ssize(times.after_more_keys), std::ssize(times.beside.scored) + 1};
     EXPECT_THAT(sizes, ::testing::Each(kTimedRows)) << ranks;
     for (const std::vector<double>& of : {times.target, times.target_after_smaller, times.draft, times.beside.scored}) {
       EXPECT_TRUE(std::ranges::all_of(of, [](double seconds) { return seconds > 0; })) << ranks;
@@ -38,6 +38,7 @@ TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
     EXPECT_GT(times.whole_target, 0) << ranks;
     EXPECT_GT(times.draft_after_target, 0) << ranks;
     EXPECT_GT(times.layer, 0) << ranks;
+    EXPECT_EQ(times.more_keys, 384) << ranks;
     EXPECT_GT(times.beside.loop, 0) << ranks;
     EXPECT_GT(times.beside.drafted, 0) << ranks;
   }
@@ -57,6 +58,7 @@ TEST(PassTimes, FitInTheContextWhateverThePromptsAre) {
   config.prompts = {{.random = 1 << 20}};
   const PassTimes found = time_passes(config, kRanks, 1).at(1);
   EXPECT_GT(found.draft.front(), 0) << "as many tokens as fit";
+  EXPECT_EQ(found.more_keys, 384) << "than after fewer";
   EXPECT_GT(found.beside.loop, 0);
 }
 
