@@ -99,15 +99,24 @@ Line line_over_rows(const std::vector<double>& values) {
   return height < 0 ? Line{0, std::max(products / squares, 0.0)} : Line{height, slope};
 }
 
+bool keys_are_timed(const CalibrationData& data) { return data.passes.after_more_keys.size() > 1; }
+
 /// More of them are as many bytes for any number of rows, and operations for each. Where none were timed a byte costs `of_byte`.
 KeysCost keys_cost(const CalibrationData& data, double of_byte) {
-  if (data.passes.after_more_keys.size() < 2) return {.of_byte = of_byte};
+  if (!keys_are_timed(data)) return {.of_byte = of_byte};
   const auto after = [&](double context) { return one_row(data.target, data.target_dtype, context, data.ranks); };
   const Weighed none = after(0);
   const Weighed more = after(static_cast<double>(data.passes.more_keys));
   const Line longer = line_over_rows(data.passes.after_more_keys);
   return {.of_byte = longer.height / (more.keys - none.keys),
           .of_operation = longer.slope / (more.attention - none.attention)};
+}
+
+/// What a layer of the target takes more than one that has next to no weights, of whose pass its keys and values take `keys`. Where those were not timed nobody can tell it from them.
+double cold_layer(const CalibrationData& data, double keys) {
+  if (!keys_are_timed(data)) return 0;
+  const auto layers = static_cast<double>(data.target.layers);
+  return std::max((data.passes.beside_products - keys) / layers - data.passes.layer, 0.0);
 }
 
 /// Of 1, 2, ... rows, at a number between.
@@ -177,12 +186,13 @@ Hardware calibrate(const CalibrationData& data) {
   hardware.payload_bytes = 4;
   hardware.layer_seconds = data.passes.layer;
   const auto layers = static_cast<double>(data.target.layers);
-  const double overhead = layers * data.passes.layer;
 
   const Weighed draft = one_row_of_draft(data);
   const double draft_overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
   const Weighed share = one_row(data.target, data.target_dtype, data.context, data.ranks);
-  const KeysCost keys = keys_cost(data, reading_of(data.alone.compute, overhead) / share.all());
+  const KeysCost keys = keys_cost(data, reading_of(data.alone.compute, layers * data.passes.layer) / share.all());
+  hardware.cold_layer_seconds = cold_layer(data, keys.of(share));
+  const double overhead = layers * (data.passes.layer + hardware.cold_layer_seconds);
   hardware.attention_rate = keys.of_operation > kLeastOfOperation ? 1 / keys.of_operation : 0;
   const auto beside_draft = [&](std::int64_t rows) {
     const Weighed pass = of_rows(rows, data.draft, data.draft_dtype, data.context, 1);
@@ -274,9 +284,11 @@ std::string hardware_yaml(const Hardware& hardware, const std::string& interconn
   text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n  refill_GBps: {:.4g}\n",
                       hardware.cached_bytes / kMega, hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost),
                       hardware.refill_rate / kGiga);
-  text += fmt::format("  cold_drafted_us_per_MB: {:.4g}\n  cold_loop_us: {:.4g}\n  displaced_us_per_MB: {:.4g}\n",
-                      hardware.cold_drafted_seconds * kMega / kMicro, hardware.cold_loop_seconds / kMicro,
-                      hardware.displaced_seconds * kMega / kMicro);
+  text += fmt::format(
+      "  cold_drafted_us_per_MB: {:.4g}\n  cold_loop_us: {:.4g}\n  cold_layer_us: {:.4g}\n  displaced_us_per_MB: "
+      "{:.4g}\n",
+      hardware.cold_drafted_seconds * kMega / kMicro, hardware.cold_loop_seconds / kMicro,
+      hardware.cold_layer_seconds / kMicro, hardware.displaced_seconds * kMega / kMicro);
   text += fmt::format("layer_us: {:.4g}\ndrafted_us: {:.4g}\naccepted_us: {:.4g}\nloop_us: {:.4g}\n",
                       hardware.layer_seconds / kMicro, hardware.drafted_seconds / kMicro,
                       hardware.accepted_seconds / kMicro, hardware.loop_seconds / kMicro);

@@ -35,8 +35,8 @@ PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, We
                          hardware.attention_seconds(work.attention);
   const double computing = hardware.operations_rate > 0 ? work.operations / hardware.operations_rate : 0;
   PassTime time;
-  time.work =
-      std::max(reading, computing) + static_cast<double>(work.layers) * hardware.layer_seconds + hardware.pass_seconds;
+  const double layer = hardware.layer_seconds + (in == WeightsIn::kMemory ? hardware.cold_layer_seconds : 0);
+  time.work = std::max(reading, computing) + static_cast<double>(work.layers) * layer + hardware.pass_seconds;
   time.all_reduces = work.all_reduces;
   // A draft on one rank needs no interconnect, and 0 times what an empty one says is no number.
   if (work.all_reduces > 0) {

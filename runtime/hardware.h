@@ -58,8 +58,9 @@ struct Hardware {
   /// More of the two where the target does not stay in a cache, each of whose passes drives out what they need: of a drafted token for each byte of the draft's weights, and of a loop.
   double cold_drafted_seconds = 0;
   double cold_loop_seconds = 0;
-  double cache_bytes = 2;    ///< of an element of the KV cache
-  double payload_bytes = 2;  ///< of an element that is reduced
+  double cold_layer_seconds = 0;  ///< more of a layer whose weights are read from memory
+  double cache_bytes = 2;         ///< of an element of the KV cache
+  double payload_bytes = 2;       ///< of an element that is reduced
   Interconnect interconnect;
   Disturbance disturbance;
 

@@ -58,6 +58,7 @@ std::vector<FileKey> keys_of(Read& out) {
       number("loop_us", 0, kLongest, kMicro, hardware.loop_seconds),
       number("cache.cold_drafted_us_per_MB", 0, kLongest, kMicro / kMega, hardware.cold_drafted_seconds),
       number("cache.cold_loop_us", 0, kLongest, kMicro, hardware.cold_loop_seconds),
+      number("cache.cold_layer_us", 0, kLongest, kMicro, hardware.cold_layer_seconds),
       number("cache.displaced_us_per_MB", 0, kLongest, kMicro / kMega, hardware.displaced_seconds),
       number("cache_bytes", 1, 4, 1, hardware.cache_bytes),
       number("payload_bytes", 1, 4, 1, hardware.payload_bytes),

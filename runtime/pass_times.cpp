@@ -100,6 +100,19 @@ class MoreKeys {
   std::size_t more_;
 };
 
+/// Of passes, what is not products.
+class BesideProducts {
+ public:
+  explicit BesideProducts(TimedRanks& ranks) : ranks_(ranks) {}
+  double pass(std::size_t rows) {
+    ranks_.pass(rows);
+    return ranks_.beside_products().value_or(0);
+  }
+
+ private:
+  TimedRanks& ranks_;
+};
+
 /// All in turns, so that a machine that grows slower does so for all.
 PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) {
   const Isa isa = config.parallel.isa == "auto" ? detect_isa() : parse_isa(config.parallel.isa).value();
@@ -133,9 +146,11 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   const auto small =
       alone(smaller_draft(draft_shape), open_weights({}, {.random = true}), config.type_of_draft(), context);
   Series of_part(part);
-  Series of_part_small(part);
+  Series of_part_small(part, kComparedRows);
   MoreKeys more_keys = has_room ? MoreKeys(part, 0, 1) : MoreKeys(part, 1, 0);
-  Series of_keys(more_keys);
+  Series of_keys(more_keys, kComparedRows);
+  BesideProducts beside_products(part);
+  Series of_beside_products(beside_products, 1);
   std::optional<Series<TimedModel>> of_whole;
   if (whole) of_whole.emplace(*whole, 1);
   Series of_draft(*draft);
@@ -154,6 +169,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
     of_part.turn(draft_first);
     of_part_small.turn(small_first);
     if (other_context != context) of_keys.turn();
+    of_beside_products.turn(draft_first);
     if (of_whole) of_whole->turn(draft_first);
     of_draft.turn();
     of_layers.turn();
@@ -178,6 +194,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
           .draft = of_draft.medians(),
           .draft_after_target = median(std::move(draft_after_target)),
           .layer = of_layers.medians().front() / static_cast<double>(shape.layers),
+          .beside_products = of_beside_products.medians().front(),
           .after_more_keys = other_context != context ? of_keys.medians() : std::vector<double>{},
           .more_keys = std::abs(other_context - context),
           .beside = {.loop = middle(&WarmLoops::loop),

@@ -15,12 +15,14 @@ struct PassTimes {
   int threads = 1;  ///< that it has in such a job
   /// Its part of the target over 1, 2, ... rows without their collectives, as many passes of the draft before each as in a loop (before one row as before two).
   std::vector<double> target;
-  std::vector<double> target_after_smaller;  ///< the same after those of smaller_draft()
+  std::vector<double> target_after_smaller;  ///< the same after those of smaller_draft(), over kComparedRows at most
   double whole_target = 0;                   ///< over one row, of all of the target: what it reads when it reads alone
   std::vector<double> draft;  ///< of 1, 2, ... rows, one after another: as far as its weights stay in a cache they do
   double draft_after_target = 0;  ///< of one row, after a pass of the target
   double layer = 0;               ///< of a layer that has next to no weights
-  /// What the part of the target takes longer over 1, 2, ... rows for `more_keys` more committed tokens; nothing where its context has no room for them.
+  /// Of the part of the target over one row, on all else than products; 0 where a backend does its work later, so that nobody can tell.
+  double beside_products = 0;
+  /// What the part of the target takes longer over 1, 2, ... kComparedRows rows for `more_keys` more committed tokens; nothing where its context has no room for them.
   std::vector<double> after_more_keys;
   std::int64_t more_keys = 0;
   WarmLoops beside;  ///< passes: of loops of the draft
@@ -31,6 +33,8 @@ ModelConfig smaller_draft(ModelConfig draft);
 
 /// As many rows as PassTimes has.
 inline constexpr std::int64_t kTimedRows = 16;
+/// As many where two kinds of passes are told apart: the more rows, the longer both take, and the less can be seen of what they differ by.
+inline constexpr std::int64_t kComparedRows = 8;
 
 /// Times passes of the config's two models after its prompts, in the mean, and half of what it generates, with its types and instruction set, by each number of ranks that the target is cut over.
 /// `cores`: of this host, which so many ranks share as those of a job do that are all on it (agree_threads.h). The config has a draft.

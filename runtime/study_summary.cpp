@@ -230,6 +230,7 @@ PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
           .draft = by_rows([](T of) -> const auto& { return of.draft; }),
           .draft_after_target = one([](T of) { return of.draft_after_target; }),
           .layer = one([](T of) { return of.layer; }),
+          .beside_products = one([](T of) { return of.beside_products; }),
           .after_more_keys = by_rows([](T of) -> const auto& { return of.after_more_keys; }),
           .more_keys = all.front().more_keys,
           .beside = {.loop = one([](T of) { return of.beside.loop; }),

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backend/cpu/thread_pool.h"
+#include "backend/forwarding_backend.h"
 #include "parallel/progress.h"
 #include "parallel/self_communicator.h"
 #include "parallel/shared_region.h"
@@ -91,6 +92,21 @@ struct TimedRanks::Order {
   What what = What::kPrefill;
   std::size_t rows = 0;
   std::size_t context = 0;
+};
+
+/// Seconds that products take.
+class TimedRanks::ProductClock final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
+    const double start = now_seconds();
+    ForwardingBackend::matmul(weight, x, y, stream);
+    seconds_ += now_seconds() - start;
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  double seconds_ = 0;
 };
 
 /// The calling thread, bound to the cores that are dealt to a rank, and back.
@@ -217,7 +233,8 @@ TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, doub
     group_ = std::make_unique<SelfCommunicator>();
   }
   backend_ = make_backend(options);
-  model_ = make(others_ ? others_->first() : *group_, *backend_);
+  clock_ = std::make_unique<ProductClock>(*backend_);
+  model_ = make(others_ ? others_->first() : *group_, *clock_);
   if (others_) others_->start(own, options, make);
   do_all({.what = Order::What::kPrefill});
 }
@@ -225,7 +242,14 @@ TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, doub
 TimedRanks::~TimedRanks() = default;
 
 double TimedRanks::pass(std::size_t rows, std::size_t context) {
-  return do_all({.what = Order::What::kPass, .rows = rows, .context = context});
+  const double before = clock_->seconds();
+  const double seconds = do_all({.what = Order::What::kPass, .rows = rows, .context = context});
+  beside_products_ = seconds - (clock_->seconds() - before);
+  return seconds;
+}
+
+std::optional<double> TimedRanks::beside_products() const {
+  return backend_->on_host() ? std::optional(beside_products_) : std::nullopt;
 }
 
 double TimedRanks::do_all(const Order& order) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/factory.h"
@@ -57,17 +58,23 @@ class TimedRanks {
   Backend& backend() { return *backend_; }
   /// As TimedModel::pass(), by all ranks.
   double pass(std::size_t rows, std::size_t context = 0);
+  /// Of the seconds of the last pass(), those that rank 0 spent on all else than products. Nothing of a backend that does its work later.
+  std::optional<double> beside_products() const;
 
  private:
   class Others;
   class Bound;
 
   struct Order;
+  class ProductClock;
 
   double do_all(const Order& order);
 
   std::unique_ptr<Bound> bound_;  ///< before the backend, whose threads are bound as it is
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ProductClock>
+      clock_;  ///< what the model computes with; the backend of others takes no time of its own for it
+  double beside_products_ = 0;
   std::unique_ptr<Others> others_;
   std::unique_ptr<Communicator> group_;
   std::unique_ptr<TimedModel> model_;

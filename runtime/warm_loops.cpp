@@ -9,6 +9,7 @@
 #include "parallel/self_communicator.h"
 #include "parallel/timed_communicator.h"
 #include "parallel/tracer.h"
+#include "runtime/clock.h"
 #include "runtime/coordinator.h"
 #include "runtime/decision.h"
 #include "runtime/draft_length.h"
@@ -20,8 +21,15 @@ namespace specdec {
 namespace {
 
 constexpr std::int64_t kDrafted = kWarmRows - 1;
-constexpr std::int64_t kLoops = 24;  // of each kind
-constexpr std::int64_t kScored = 8;  // of each number of rows
+/// Loops of one kind, more than the least of them as long as they have not taken kEnough.
+struct Loops {
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+};
+constexpr Loops kBeside = {24, 24};
+/// The first loops are slower, the shorter the more of them: with 8 in all, two rows of a model of 3 MB took a twentieth too long.
+constexpr Loops kScored = {8, 32};
+constexpr double kEnough = 0.02;  // seconds
 constexpr std::size_t kEventsADraftedToken = 4;
 
 /// Rejects what it is shown, and goes on from the target's distribution: where both models are the same nothing else is left.
@@ -40,7 +48,7 @@ class BesidePasses final : public OutputSink {
  public:
   BesidePasses(const Tracer& drafts, std::int64_t stand) : drafts_(drafts), stand_(stand) {}
   void begin_output(const std::string&, std::span<const Token>) override {}
-  void prefilled(double) override {}
+  void prefilled(double) override { began_ = now_seconds(); }
   void append(std::span<const Token>, const std::string&, const LoopRecord& loop) override {
     const std::span<const TraceEvent> events = drafts_.events();
     double passes = loop.score_compute;
@@ -54,7 +62,10 @@ class BesidePasses final : public OutputSink {
   }
   void finish_output(const std::string&, const std::string&) override {}
 
-  std::int64_t loops() const { return std::ssize(beside_); }
+  bool enough(const Loops& loops) const {
+    const std::int64_t seen = std::ssize(beside_);
+    return seen >= loops.most || (seen >= loops.least && now_seconds() - began_ >= kEnough);
+  }
   double beside() const { return median(beside_); }
   double score() const { return median(scores_); }
 
@@ -64,6 +75,7 @@ class BesidePasses final : public OutputSink {
   const Tracer& drafts_;
   const std::int64_t stand_;
   std::size_t seen_ = 0;
+  double began_ = 0;
   std::vector<double> beside_;
   std::vector<double> scores_;
 };
@@ -86,9 +98,9 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& s
     double beside = 0;
     double score = 0;
   };
-  const auto typical = [&](const Verifier& verifier, Transformer& draft, std::int64_t loops, std::int64_t drafted,
+  const auto typical = [&](const Verifier& verifier, Transformer& draft, Loops loops, std::int64_t drafted,
                            std::int64_t stand) -> Typical {
-    Tracer tracer(static_cast<std::size_t>((loops + 1) * (drafted + 1)) * kEventsADraftedToken);
+    Tracer tracer(static_cast<std::size_t>((loops.most + 1) * (drafted + 1)) * kEventsADraftedToken);
     ModelDrafter drafter(draft, config.decode.sampling, config.decode.seed, 1, &tracer);
     Decision decision(model.head(), true, config.decode.sampling, verifier, config.decode.seed);
     if (decision.takes_unread()) return {};
@@ -97,20 +109,20 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& s
     FixedDraftLength length(drafted);
     BesidePasses sink(tracer, stand);
     Coordinator coordinator(scorer, channel, drafted > 0 ? &drafter : nullptr, length, nullptr,
-                            {.max_new_tokens = room, .eos = {}, .stop = {}}, [&] { return sink.loops() >= loops; });
+                            {.max_new_tokens = room, .eos = {}, .stop = {}}, [&] { return sink.enough(loops); });
     coordinator.generate(0, "", prompt, sink);
     return {sink.beside(), sink.score()};
   };
   const TokenVerifier rule;
   const NothingStands nothing;
-  const double alone = typical(rule, model, kLoops, 0, 0).beside;
-  const double all = typical(rule, model, kLoops, kDrafted, kDrafted).beside;
-  const double none = typical(nothing, model, kLoops, kDrafted, 0).beside;
+  const double alone = typical(rule, model, kBeside, 0, 0).beside;
+  const double all = typical(rule, model, kBeside, kDrafted, kDrafted).beside;
+  const double none = typical(nothing, model, kBeside, kDrafted, 0).beside;
   constexpr auto kTokens = static_cast<double>(kDrafted);
   WarmLoops found = {.loop = alone,
                      .drafted = std::max((none - alone) / kTokens, 0.0),
                      .accepted = std::max((all - none) / kTokens, 0.0)};
-  if (alone <= 0 || room < kScored + most_rows) return found;
+  if (alone <= 0 || room < kScored.least + most_rows) return found;
   for (std::int64_t rows = 2; rows <= most_rows; ++rows) {
     found.scored.push_back(typical(nothing, smaller, kScored, rows - 1, 0).score);
   }

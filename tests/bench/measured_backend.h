@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/forwarding_backend.h"
 #include "runtime/clock.h"
-#include "tests/support/forwarding_backend.h"
 
 namespace specdec {
 
@@ -21,7 +21,7 @@ struct OperationCost {
 };
 
 /// A backend of the host that takes the time of each operation, and counts what it must move.
-class MeasuredBackend final : public tests::ForwardingBackend {
+class MeasuredBackend final : public ForwardingBackend {
  public:
   explicit MeasuredBackend(std::unique_ptr<Backend> inner) : ForwardingBackend(std::move(inner)) {}
 

@@ -28,6 +28,7 @@
 #include "backend/cpu/packed_linear.h"
 #include "backend/error.h"
 #include "backend/factory.h"
+#include "backend/forwarding_backend.h"
 #include "models/random_tensors.h"
 #include "models/transformer.h"
 #include "parallel/latency.h"
@@ -38,7 +39,6 @@
 #include "runtime/whole_file.h"
 #include "tests/bench/measured_backend.h"
 #include "tests/bench/roofs.h"
-#include "tests/support/forwarding_backend.h"
 
 namespace specdec {
 namespace {
@@ -71,7 +71,7 @@ const MeasuredPass& median_pass(std::vector<MeasuredPass>& passes) {
 }
 
 /// Keeps the weights that the backend cpu packs, in order, for reading them in other ways.
-class KeptWeights final : public tests::ForwardingBackend {
+class KeptWeights final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 

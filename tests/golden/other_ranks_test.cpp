@@ -12,7 +12,6 @@ namespace specdec::golden {
 namespace {
 
 using tests::columns_of;
-using tests::ForwardingBackend;
 using tests::RegroupedBackend;
 
 const std::vector<int> kOtherRanks{3, 5, 6, 7};

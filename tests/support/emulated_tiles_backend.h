@@ -5,8 +5,8 @@
 
 #include "backend/cpu/matmul.h"
 #include "backend/factory.h"
+#include "backend/forwarding_backend.h"
 #include "tests/support/emulated_tiles.h"
-#include "tests/support/forwarding_backend.h"
 
 namespace specdec::tests {
 

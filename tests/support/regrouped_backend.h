@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tests/support/forwarding_backend.h"
+#include "backend/forwarding_backend.h"
 
 namespace specdec::tests {
 

@@ -43,6 +43,7 @@ Hardware truth(int ranks) {
     hardware.interconnect.link = {.algorithm = LinkAlgorithm::kOneShot, .latency = 4e-6, .bandwidth = 2e9};
   }
   hardware.layer_seconds = 3e-6;
+  hardware.cold_layer_seconds = 20e-6;
   hardware.drafted_seconds = 11e-6;
   hardware.cold_drafted_seconds = 2e-12;
   hardware.accepted_seconds = 2e-6;
@@ -97,6 +98,14 @@ CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int
   data.passes.draft_after_target =
       pass_time(hardware, work_of(job.draft, {.rows = 1, .context = job.context}), 1, WeightsIn::kCacheOnce).total();
   data.passes.layer = hardware.layer_seconds;
+  const PassWork score = work_of(job.target, {.context = job.context, .ranks = job.ranks});
+  // Other ranks that read too delay keys and values as they do weights.
+  const double keys =
+      hardware.reading_seconds(score.weight_bytes, score.cache_bytes, 1, job.ranks, WeightsIn::kMemory) -
+      hardware.reading_seconds(score.weight_bytes, 0, 1, job.ranks, WeightsIn::kMemory);
+  data.passes.beside_products =
+      keys + hardware.attention_seconds(score.attention) +
+      static_cast<double>(score.layers) * (hardware.layer_seconds + hardware.cold_layer_seconds);
   data.passes.beside.loop = hardware.loop_seconds;
   data.passes.beside.drafted = hardware.drafted_seconds;
   data.passes.beside.accepted = hardware.accepted_seconds;
@@ -146,6 +155,25 @@ TEST(Calibration, KeysAndValuesHaveACostOfTheirOwn) {
     EXPECT_EQ(without.attention_rate, 0);
     const auto score = [&](const Hardware& of) { return loop_work(of, job, 0).score.work; };
     EXPECT_NEAR(score(without), score(hardware), 1e-6);
+  }
+}
+
+TEST(Calibration, ALayerFromMemoryTakesMoreThanOneOfNextToNoWeights) {
+  for (const int ranks : {1, 2}) {
+    const Hardware hardware = truth(ranks);
+    const PredictedJob job = shipped(ranks);
+    CalibrationData data = seen(hardware, job, 4);
+    const Hardware found = calibrate(data);
+    EXPECT_NEAR(found.cold_layer_seconds, hardware.cold_layer_seconds, 0.01 * hardware.cold_layer_seconds) << ranks;
+    PredictedJob deeper = job;
+    deeper.target.layers *= 4;
+    const double expected = loop_work(hardware, deeper, 0).score.work;
+    EXPECT_NEAR(loop_work(found, deeper, 0).score.work, expected, 0.01 * expected) << ranks;
+
+    for (const double nothing_known : {0.0, 1e-6}) {
+      data.passes.beside_products = nothing_known;
+      EXPECT_EQ(calibrate(data).cold_layer_seconds, 0) << ranks;
+    }
   }
 }
 

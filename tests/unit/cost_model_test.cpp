@@ -192,6 +192,18 @@ TEST(CostModel, APassIsTheLongerOfReadingAndComputing) {
   EXPECT_EQ(hardware.reading_seconds(300, 0, 1, 8, WeightsIn::kMemory), 4) << "two on each node";
 }
 
+TEST(CostModel, ALayerWhoseWeightsComeFromMemoryMayTakeMore) {
+  Hardware hardware;
+  hardware.memory.rate = 100;
+  hardware.cache.rate = hardware.refill_rate = 400;
+  hardware.layer_seconds = 0.5;
+  hardware.cold_layer_seconds = 0.25;
+  const PassWork work = {.weight_bytes = 200, .layers = 4};
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1).total(), 2 + 4 * 0.75);
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1, WeightsIn::kCache).total(), 0.5 + 4 * 0.5);
+  EXPECT_DOUBLE_EQ(pass_time(hardware, work, 1, WeightsIn::kCacheOnce).total(), 0.5 + 4 * 0.5);
+}
+
 TEST(CostModel, KeysAndValuesMayBeReadMoreSlowlyThanWeightsAndAttentionTakeTimeOfItsOwn) {
   Hardware hardware;
   hardware.memory = {.rate = 100, .keys_rate = 50};

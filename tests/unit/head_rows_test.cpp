@@ -5,17 +5,17 @@
 #include <vector>
 
 #include "backend/factory.h"
+#include "backend/forwarding_backend.h"
 #include "models/random_tensors.h"
 #include "models/transformer.h"
 #include "parallel/self_communicator.h"
-#include "tests/support/forwarding_backend.h"
 #include "tests/support/source_directory.h"
 
 namespace specdec {
 namespace {
 
 /// Counts rows of products as wide as the vocabulary.
-class CountsHeadRows final : public tests::ForwardingBackend {
+class CountsHeadRows final : public ForwardingBackend {
  public:
   explicit CountsHeadRows(std::int64_t vocabulary)
       : ForwardingBackend(make_backend({.name = "cpu"})), vocabulary_(vocabulary) {}

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "backend/error.h"
+#include "backend/forwarding_backend.h"
 #include "backend/reference/reference_backend.h"
 #include "parallel/device_wait.h"
 #include "parallel/thread_communicator.h"
-#include "tests/support/forwarding_backend.h"
 #include "tests/support/forwarding_communicator.h"
 
 /// Where the rows of an all-reduce lie, and where they are summed.
@@ -20,7 +20,7 @@ namespace {
 int marker = 0;
 
 /// A device whose memory the host must not read in place, though here it could; it counts what goes over to the host.
-class DeviceBackend final : public tests::ForwardingBackend {
+class DeviceBackend final : public ForwardingBackend {
  public:
   DeviceBackend() : ForwardingBackend(std::make_unique<ReferenceBackend>()) {}
   bool on_host() const override { return false; }

@@ -13,6 +13,7 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
                         .draft = {6e-3, 7e-3},
                         .draft_after_target = 8e-3,
                         .layer = 9e-3,
+                        .beside_products = 3e-4,
                         .after_more_keys = {1e-4, 2e-4},
                         .more_keys = 384,
                         .beside = {.loop = 1e-5, .drafted = 2e-5, .accepted = 3e-5, .scored = {4e-5}}};
@@ -24,6 +25,7 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
   EXPECT_DOUBLE_EQ(found.draft.at(1), 7e-3);
   EXPECT_DOUBLE_EQ(found.draft_after_target, 8e-3);
   EXPECT_DOUBLE_EQ(found.layer, 9e-3);
+  EXPECT_DOUBLE_EQ(found.beside_products, 3e-4);
   EXPECT_DOUBLE_EQ(found.after_more_keys.at(1), 2e-4);
   EXPECT_EQ(found.more_keys, 384);
   EXPECT_DOUBLE_EQ(found.beside.loop, 1e-5);

@@ -9,12 +9,12 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/isa.h"
+#include "backend/forwarding_backend.h"
 #include "parallel/head.h"
 #include "parallel/self_communicator.h"
 #include "runtime/decision.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/emulated_device.h"
-#include "tests/support/forwarding_backend.h"
 
 /// Decisions on an emulated GPU are the CPU's, and wait for it once.
 namespace specdec {
@@ -24,7 +24,7 @@ constexpr std::int64_t kRowVocabulary = 500;
 constexpr std::int64_t kMostDrafted = 4;
 
 /// An emulated GPU whose sampler has small blocks, of which a CPU is sooner done.
-class SmallBlocks final : public tests::ForwardingBackend {
+class SmallBlocks final : public ForwardingBackend {
  public:
   explicit SmallBlocks(const EmulatedDevice& device)
       : ForwardingBackend(std::make_unique<EmulatedBackend>(device, CudaOptions{})), device_(device) {}

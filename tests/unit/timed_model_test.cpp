@@ -83,6 +83,18 @@ TEST_F(TimedRanksTest, AreNotThereWhereTheJobsRanksShareCores) {
   EXPECT_GT(timed.pass(4), 0);
 }
 
+/// Of a pass the products are most, and not all.
+TEST_F(TimedRanksTest, TellProductsFromTheRestOfAPass) {
+  for (const int ranks : {1, 2}) {
+    TimedRanks timed(ranks, cores, {}, kDeadline, make());
+    for (const std::size_t rows : {4, 1}) {
+      const double seconds = timed.pass(rows);
+      EXPECT_GT(timed.beside_products().value(), 0) << ranks;
+      EXPECT_LT(timed.beside_products().value(), seconds) << ranks;
+    }
+  }
+}
+
 TEST_F(TimedRanksTest, GiveTheCallerItsCoresBack) {
   { const TimedRanks timed(2, cores, {}, kDeadline, make()); }
   EXPECT_EQ(static_cast<int>(own_cores().size()), cores);

@@ -4,12 +4,12 @@
 #include <memory>
 #include <vector>
 
+#include "backend/forwarding_backend.h"
 #include "backend/reference/reference_backend.h"
 #include "models/checkpoint.h"
 #include "models/config.h"
 #include "models/transformer.h"
 #include "parallel/thread_communicator.h"
-#include "tests/support/forwarding_backend.h"
 #include "tests/support/random_model.h"
 
 /// Which weights a model has asked for while ranks add up their sums.
@@ -17,7 +17,7 @@ namespace specdec {
 namespace {
 
 /// Compares what is announced with what is multiplied with next.
-class Watching final : public tests::ForwardingBackend {
+class Watching final : public ForwardingBackend {
  public:
   Watching() : ForwardingBackend(std::make_unique<ReferenceBackend>()) {}
 

@@ -5,14 +5,17 @@
 
 #include "backend/backend.h"
 
-namespace specdec::tests {
+namespace specdec {
 
-/// Does all that another backend does. Tests derive from it to compute one operation in another way, or wrongly.
+/// Does all that another backend does. What derives from it measures an operation, or, in tests, computes one in another way, or wrongly.
 class ForwardingBackend : public Backend {
  public:
-  explicit ForwardingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner) : owned_(std::move(inner)), inner_(owned_.get()) {}
+  /// `inner` outlives it.
+  explicit ForwardingBackend(Backend& inner) : inner_(&inner) {}
 
   std::string description() const override { return inner_->description(); }
+  bool on_host() const override { return inner_->on_host(); }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
   void upload(std::byte* device, std::span<const std::byte> host, Stream stream) override {
     inner_->upload(device, host, stream);
@@ -68,7 +71,8 @@ class ForwardingBackend : public Backend {
   }
 
  private:
-  std::unique_ptr<Backend> inner_;
+  std::unique_ptr<Backend> owned_;
+  Backend* inner_;
 };
 
-}  // namespace specdec::tests
+}  // namespace specdec
