@@ -23,11 +23,15 @@ PassWork work_on(const Hardware& hardware, const ModelConfig& model, DType dtype
 
 }  // namespace
 
-double decision_gather(const Interconnect& interconnect, const ModelConfig& target, bool whole_rows, std::int64_t rows,
-                       int ranks) {
+double decision_bytes(const ModelConfig& target, bool whole_rows, std::int64_t rows) {
   constexpr std::int64_t kBytesOfRow = 8;  // (max, argmax)
   const std::int64_t of_row = whole_rows ? target.vocabulary * static_cast<std::int64_t>(sizeof(float)) : kBytesOfRow;
-  return interconnect.gather(static_cast<std::size_t>(rows * of_row), ranks);
+  return static_cast<double>(rows * of_row);
+}
+
+double decision_gather(const Interconnect& interconnect, const ModelConfig& target, bool whole_rows, std::int64_t rows,
+                       int ranks) {
+  return interconnect.gather(static_cast<std::size_t>(decision_bytes(target, whole_rows, rows)), ranks);
 }
 
 PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in) {

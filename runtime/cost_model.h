@@ -39,7 +39,8 @@ struct PassTime {
 /// `ranks` read at the same time; `in`: where the weights are (Hardware::keeps).
 PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in = WeightsIn::kMemory);
 
-/// What a decision about `rows` rows sends to one rank: all their logits in fp32, or a few bytes of each.
+/// What a decision about `rows` rows takes to one rank, in bytes: all their logits in fp32, or a few bytes of each; and the seconds of that.
+double decision_bytes(const ModelConfig& target, bool whole_rows, std::int64_t rows);
 double decision_gather(const Interconnect& interconnect, const ModelConfig& target, bool whole_rows, std::int64_t rows,
                        int ranks);
 

@@ -9,8 +9,12 @@
 
 #include "models/config.h"
 #include "runtime/config_prompts.h"
+#include "runtime/cost_model.h"
+#include "runtime/draft_link.h"
+#include "runtime/forced_label.h"
 #include "runtime/hardware_load.h"
 #include "runtime/placement_ranks.h"
+#include "runtime/round.h"
 #include "runtime/units.h"
 
 namespace specdec {
@@ -92,6 +96,16 @@ JobPlan plan_job(const RunConfig& config, int ranks) {
     }
   }
   plan.ranks.resize(static_cast<std::size_t>(ranks));
+  if (ranks > 1) {
+    const bool whole_rows = config.decode.sampling.truncates();
+    plan.token_gathered = decision_bytes(target, whole_rows, 1);
+    plan.loop_gathered = decision_bytes(target, whole_rows, plan.k + 1);
+    if (drafts && config.placement == Placement::kRank0) {
+      plan.loop_message = static_cast<double>(RoundChannel::message_bytes(plan.k));
+    } else if (drafts && config.placement == Placement::kDedicated) {
+      plan.loop_message = static_cast<double>(DraftLink::reply_bytes(plan.k));
+    }
+  }
   if (drafts) {
     const ModelConfig draft = load_model_config(config.draft);
     const DType dtype = config.type_of_draft();
@@ -122,8 +136,10 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
     text += fmt::format(" with draft {} ({}, {}), K = {}", name(config.draft), name_of(config.type_of_draft()),
                         name_of(config.placement), plan.k);
   }
-  text += fmt::format(", {} rank{}, after about {} tokens\n\n", plan.ranks.size(), plan.ranks.size() == 1 ? "" : "s",
+  text += fmt::format(", {} rank{}, after about {} tokens\n", plan.ranks.size(), plan.ranks.size() == 1 ? "" : "s",
                       plan.context);
+  if (const std::string forced = forced_label(config); !forced.empty()) text += "Forced: " + forced + "\n";
+  text += "\n";
   text += fmt::format("{:>4} {:>10} {:>10} {:>10} {:>14} {:>14}", "rank", "weights", "cache", "together",
                       "token: reads", "GFLOP");
   if (plan.k > 0) text += fmt::format(" {:>14} {:>14}", "loop: reads", "GFLOP");
@@ -149,6 +165,10 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
       text += fmt::format("a loop:  {}, and for each of {} drafted tokens {}: {} and {} in all\n", sums(plan.loop),
                           plan.k, sums(plan.drafted), plan.loop_all_reduces(), bytes_text(plan.loop_sums_bytes()));
     }
+    text += fmt::format("beside them a decision gathers {} a token", bytes_text(plan.token_gathered));
+    if (plan.k > 0) text += fmt::format(", {} a loop", bytes_text(plan.loop_gathered));
+    if (plan.loop_message > 0) text += fmt::format(", and a loop's message has {}", bytes_text(plan.loop_message));
+    text += "\n";
   }
   const auto together = [&](int count) {
     return std::accumulate(plan.ranks.begin(), plan.ranks.begin() + count, 0.0,

@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "runtime/forced_label.h"
+
 namespace specdec {
 namespace {
 
@@ -59,15 +61,6 @@ bool any_modelled(const JobRecord& job) {
 std::string shapes(const RunConfig& config) {
   const std::string target = config.target.filename().string();
   return config.draft.empty() ? target : target + " and " + config.draft.filename().string();
-}
-
-/// ", weights: random (seed 0), acceptance: synthetic (alpha 0.8)" where they are.
-std::string forced_label(const JobRecord& job) {
-  std::string text;
-  for (const std::string& label : {label_of(job.config.weights), label_of(job.config.acceptance)}) {
-    if (!label.empty()) text += ", " + label;
-  }
-  return text;
 }
 
 /// "K=4"; "K<=8, optimal" where it adapts.
@@ -173,7 +166,8 @@ std::string late_lines(const JobRecord& job) {
 
 /// ", modelled NAME" where a report has such runs, and what the weights are where they are no checkpoint's.
 std::string label_after(const JobRecord& job, const InterconnectChoice& choice) {
-  return (any_modelled(job) ? ", " + label_of(choice) : "") + forced_label(job);
+  const std::string forced = forced_label(job.config);
+  return (any_modelled(job) ? ", " + label_of(choice) : "") + (forced.empty() ? "" : ", " + forced);
 }
 
 std::string split_table(const JobRecord& job, const RunRecord& run, const RunMetrics& m) {

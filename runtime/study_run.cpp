@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "backend/error.h"
 #include "runtime/child_process.h"
 #include "runtime/clock.h"
+#include "runtime/forced_label.h"
 #include "runtime/pass_times_json.h"
 #include "runtime/paths.h"
 #include "runtime/study_guess.h"
@@ -55,12 +57,11 @@ void keep_run(json& row, const json& report) {
   row["machine"] = report.at("machine");
   row["program"] = report.at("program");
   row["modelled"] = run.at("interconnect").at("modelled");
-  std::string forced;
-  for (const char* what : {"weights", "acceptance"}) {
-    const json& label = report.at("machine").at(what).at("label");
-    if (label.is_string()) forced += (forced.empty() ? "" : ", ") + label.get<std::string>();
-  }
-  row["forced"] = forced;
+}
+
+/// An all-reduce that is timed has no models.
+std::string forced_of(const StudyPoint& point) {
+  return point.kind == PointKind::kAllReduce ? "" : forced_label(point.config);
 }
 
 json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std::string>& command,
@@ -75,6 +76,7 @@ json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std:
               {"placement", name_of(point.placement)},
               {"models", point.models},
               {"method", point.method},
+              {"forced", forced_of(point)},
               {"command", command},
               {"seconds", child.seconds},
               {"ended", utc_now()}};
@@ -220,6 +222,16 @@ std::string plan_text(const Study& study, const std::vector<StudyPoint>& points,
     int done = 0;
     for (int repeat = 0; repeat < repeats; ++repeat) done += results.finished(point.key, repeat) != nullptr ? 1 : 0;
     text += fmt::format("  {} of {}  {}\n", done, repeats, point.label());
+  }
+  std::vector<std::string> forced;
+  for (const StudyPoint& point : points) {
+    const std::string label = forced_of(point);
+    if (!label.empty() && std::ranges::find(forced, label) == forced.end()) forced.push_back(label);
+  }
+  for (const std::string& label : forced) {
+    text +=
+        fmt::format("{}Forced in {} of {} points, and not what models say: {}\n", label == forced.front() ? "\n" : "",
+                    std::ranges::count(points, label, forced_of), points.size(), label);
   }
   const Estimate estimate(study, points, results);
   const std::string seconds = time_text(estimate.of(left, 0));

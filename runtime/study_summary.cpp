@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "backend/error.h"
+#include "runtime/forced_label.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
 #include "runtime/pass_times_json.h"
@@ -31,6 +32,7 @@ struct JobSums {
   double full_drafted = 0;
   double beta = 0;
   double reached = 0;
+  double accepted = 0;
   double drafted = 0;
   double draft_ms = 0;
   double expected = 0;
@@ -69,6 +71,7 @@ void add(JobSums& sums, PointFigures& figures, const json& row, std::int64_t k) 
   sums.full_tokens += full_loops * number(metrics.at("tokens_per_loop"));
   sums.expected += full_loops * number(metrics.at("expected_tokens_per_loop"));
   sums.reached += number(metrics.at("reached"));
+  sums.accepted += number(metrics.at("accepted"));
   sums.beta += number(metrics.at("reached")) * number(metrics.at("acceptance_rate"));
   sums.drafted += number(metrics.at("drafted"));
   sums.draft_ms += number(metrics.at("drafted")) * number(metrics.at("draft_ms_per_token"));
@@ -137,6 +140,7 @@ void fill(PointFigures& figures, JobSums& sums, std::int64_t k) {
   figures.token_ms = {
       .p50 = sums.token_ms.p50 / jobs, .p90 = sums.token_ms.p90 / jobs, .p99 = sums.token_ms.p99 / jobs};
   figures.alpha = ratio(sums.beta, sums.reached);
+  figures.stood = ratio(sums.accepted, sums.reached);
   if (figures.alpha) figures.expected_tokens_per_loop = ratio(sums.expected, full_loops);
   figures.draft_ms_per_token = ratio(sums.draft_ms, sums.drafted);
   figures.drafted_per_loop = sums.drafted / sums.loops;
@@ -183,7 +187,7 @@ std::optional<Prediction> predict_point(const Hardware& described, const StudyPo
   job.placement = point.placement;
   job.context = static_cast<std::int64_t>(figures.context);
   const std::int64_t ks[] = {point.k};
-  Prediction of = predict(hardware, job, figures.alpha.value_or(0), ks).front();
+  Prediction of = predict(hardware, job, figures.stood.value_or(0), ks).front();
   return of;
 }
 
@@ -194,7 +198,7 @@ std::optional<Percentiles> in_seconds(const std::optional<Percentiles>& ms) {
 
 /// A typical loop of a point's jobs, in seconds.
 CalibrationLoop loop_of(const PointFigures& figures) {
-  CalibrationLoop loop{.drafted = figures.drafted_per_loop, .alpha = figures.alpha.value_or(0)};
+  CalibrationLoop loop{.drafted = figures.drafted_per_loop, .alpha = figures.stood.value_or(0)};
   for (const auto& [part, ms] : figures.typical_split_ms) {
     const double seconds = ms / kMsPerSecond;
     if (part == "draft") loop.draft = seconds;
@@ -267,7 +271,9 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
                                    .drafts = loop_of(summary.points[drafts]),
                                    .loops = in_seconds(summary.points[alone].typical_loop_ms)});
     hardware.name = fmt::format("{}-{}", study.name, ranks);
-    hardware.source = fmt::format("calibrated with {} on {}", study.config, summary.points[alone].backend);
+    const std::string forced = forced_label(config);
+    hardware.source = fmt::format("calibrated with {} on {}{}", study.config, summary.points[alone].backend,
+                                  forced.empty() ? "" : "; " + forced);
     hardware.interconnect.name = hardware.name;
     hardware.interconnect.source = hardware.source;
     summary.calibrated.emplace(ranks, std::move(hardware));

@@ -44,7 +44,9 @@ struct PointFigures {
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
   Percentiles token_ms;
-  std::optional<double> alpha;
+  std::optional<double> alpha;  ///< E[beta]: the rate at which drafted tokens that are reached stand in the mean
+  /// The share of them that did in these jobs, whose times are predicted for it: some hundred loops of eight drafted tokens yield several per cent more or fewer tokens than alpha says, by chance.
+  std::optional<double> stood;
   std::optional<double> tokens_per_loop;
   std::optional<double> expected_tokens_per_loop;
   std::optional<double> draft_ms_per_token;

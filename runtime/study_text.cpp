@@ -81,6 +81,7 @@ json point_json(const StudyPoint& point, const PointFigures& f) {
               {"efficiency", band_json(f.efficiency)},
               {"token_ms", {{"p50", f.token_ms.p50}, {"p90", f.token_ms.p90}, {"p99", f.token_ms.p99}}},
               {"alpha", nullable(f.alpha)},
+              {"accepted_over_reached", nullable(f.stood)},
               {"tokens_per_loop", nullable(f.tokens_per_loop)},
               {"expected_tokens_per_loop", nullable(f.expected_tokens_per_loop)},
               {"cost_ratio", nullable(f.cost_ratio)},

@@ -25,6 +25,8 @@ STYLES = {
     PREDICTED: {"marker": "", "linestyle": ":", "linewidth": 2.2},
     PUBLISHED_KIND: {"marker": "s", "linestyle": "--", "markersize": 4.5, "color": PUBLISHED},
 }
+# Of rules by which K adapts, which have one value and no curve: neither the dots of what is predicted nor the dashes of what is published.
+ADAPTIVE = [(0, (9, 2, 1.5, 2)), (0, (9, 2, 1.5, 2, 1.5, 2)), (0, (16, 3)), (0, (9, 2, 4, 2))]
 PARTS = {"draft": "draft", "broadcast": "broadcast", "score_compute": "score, compute", "score_all_reduce": "score, all-reduce",
          "decide": "decide", "rest": "rest"}
 
@@ -129,17 +131,18 @@ def against_k(points, title, ylabel, value, predicted=None, adaptive=False, refe
                 kinds.add(PREDICTED)
                 axes.plot(*zip(*told), color=colour, **STYLES[PREDICTED])
     if adaptive:
-        for i, point in enumerate(alone):
+        rules = sorted({point["method"] for point in alone})
+        dashes = {rule: ADAPTIVE[i % len(ADAPTIVE)] for i, rule in enumerate(rules)}
+        for point in alone:
             v = value(point)
             same = [key for key in keys if key[0] == point["ranks"]]
             if v is None or not same:
                 continue
             colour = colour_of(same[0], keys)
-            dashes = (0, (6, 2)) if sorted({p["method"] for p in alone}).index(point["method"]) == 0 else (0, (2, 2))
-            axes.axhline(v["mean"] if isinstance(v, dict) else v, color=colour, linewidth=1.1, linestyle=dashes)
-        for i, method in enumerate(sorted({point["method"] for point in alone})):
-            dashes = (0, (6, 2)) if i == 0 else (0, (2, 2))
-            entries.append((Line2D([], [], color=INK, linewidth=1.1, linestyle=dashes), f"K adapts: {method}"))
+            axes.axhline(v["mean"] if isinstance(v, dict) else v, color=colour, linewidth=1.1, linestyle=dashes[point["method"]])
+        for rule in rules:
+            kind = next(point["kind"] for point in alone if point["method"] == rule)
+            entries.append((Line2D([], [], color=INK, linewidth=1.1, linestyle=dashes[rule]), in_two_lines(f"K adapts: {rule}, {kind}")))
     if reference is not None:
         axes.axhline(reference, color=INK, linewidth=0.8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

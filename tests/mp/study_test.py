@@ -81,12 +81,16 @@ def a_killed_study_goes_on_where_it_was(options):
         before = study.rows()
         plan = study.run("--plan")
         expect(f"18 jobs, {len(before)} done" in plan.stdout and "Estimated time" in plan.stdout, f"the plan is {plan.stdout}")
-        with subprocess.Popen(study.words(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stopped:
-            expect(job.until(lambda: len(study.text("results.jsonl").splitlines()) > len(before)), "it does not go on")
-            stopped.send_signal(signal.SIGINT)
-            out, err = stopped.communicate(timeout=job.LIMIT)
-        expect(stopped.returncode == 128 + signal.SIGINT and "goes on where it was" in err, f"interrupted: {stopped.returncode}, {err}")
-        expect("not run" in out, "what has run is not reported")
+        for stop in (signal.SIGTERM, signal.SIGINT):  # of a batch system whose time is over, and of a user
+            ran = len(study.text("results.jsonl").splitlines())
+            with subprocess.Popen(study.words(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stopped:
+                expect(job.until(lambda already=ran: len(study.text("results.jsonl").splitlines()) > already), "it does not go on")
+                stopped.send_signal(stop)
+                out, err = stopped.communicate(timeout=job.LIMIT)
+            expect(stopped.returncode == 128 + stop and "goes on where it was" in err, f"{stop.name}: {stopped.returncode}, {err}")
+            expect("not run" in out, f"{stop.name}: what has run is not reported")
+            expect(os.path.exists(os.path.join(study.out, "report.html")), f"{stop.name}: there is no report of what has run")
+            os.remove(os.path.join(study.out, "report.html"))
         done = study.run()
         expect(done.returncode == 0, f"{done.returncode}: {done.stderr}")
         rows = study.rows()
@@ -106,9 +110,12 @@ def a_killed_study_goes_on_where_it_was(options):
 def the_report_comes_out(options):
     with tempfile.TemporaryDirectory() as directory:
         study = Study(options, directory, set=", acceptance: synthetic, synthetic.alpha: 0.8", more=ALL_KINDS)
+        label = "acceptance: synthetic (alpha 0.8)"
+        expect(f", and not what models say: {label}" in study.run("--plan").stdout, "the plan does not say what is forced")
         done = study.run()
         expect(done.returncode == 0 and done.stderr == "", f"{done.returncode}: {done.stderr}")
         expect(done.stdout == study.text("summary.md"), "the text is not the summary")
+        expect({row["forced"] for row in study.rows() if row["kind"] == "run"} == {label}, "the results do not say what is forced")
         with open(os.path.join(study.out, "points.csv"), encoding="utf-8", newline="") as file:
             table = list(csv.DictReader(file))
         expect(len(table) >= 16 and all(float(row["ms_per_token"]) > 0 for row in table), f"the CSV is {table}")
@@ -121,6 +128,8 @@ def the_report_comes_out(options):
                      "Where a loop's time goes", "Percentiles of a token", "Predicted against measured", "K adapts: optimal", "their machine", "tpu-v4x16",
                      "acceptance: synthetic (alpha 0.8)", "theorem 3.11", "sharded", "chinchilla-like-native.yaml", "specdec_dist 0."):
             expect(part in page, f"the report has no {part!r}")
+        for row in table:
+            expect(f"{float(row['ms_per_token']):.3f}" in page, f"the report has no {row['ms_per_token']} ms a token")
         for outside in ("http:", "src=", "<link", "@import"):
             expect(outside not in page.replace("http://www.w3.org", ""), f"the report needs {outside!r}")
         expect(os.listdir(os.path.join(study.out, "jobs")) == [], "files of jobs are left")
@@ -140,11 +149,12 @@ def failures_are_rows(options):
     with tempfile.TemporaryDirectory() as directory:
         launcher = script(directory, "launch.sh",
                           f'ranks=$1; shift\n[ "$ranks" = 2 ] && {{ echo "no such host" >&2; exit 3; }}\nexec {options.mpirun} -np "$ranks" "$@"\n')
-        study = Study(options, directory, launcher=f"{launcher} {{ranks}}")
+        study = Study(options, directory, launcher=f"{launcher} {{ranks}}", set=", acceptance: synthetic, synthetic.alpha: 0.8")
         done = study.run()
         expect(done.returncode == 1, f"the code is {done.returncode}: {done.stderr}")
         failed = [row for row in study.rows() if row["status"] == "failed"]
         expect(len(failed) == 10 and all(row["error"] == "exit code 3: no such host" for row in failed), f"failed: {failed}")
+        expect(all("alpha 0.8" in row["forced"] for row in failed if row["kind"] == "run"), "jobs that failed do not say what was forced")
         expect("no such host" in done.stdout and "no such host" in study.text("report.html"), "the report does not say so")
         expect(len([row for row in study.rows() if row["status"] == "ok"]) == 8, "the others did not run")
 
@@ -162,7 +172,10 @@ def failures_are_rows(options):
 def this_machine_is_described(options):
     with tempfile.TemporaryDirectory() as directory:
         out = os.path.join(directory, "here")
-        done = subprocess.run([options.program, "--calibrate", "1,2", "--config", CONFIG, "--out", out, "--launcher", f"{options.mpirun} -np {{ranks}}"],
+        forced = os.path.join(directory, "forced.yaml")
+        with open(CONFIG, encoding="utf-8") as config, open(forced, "w", encoding="utf-8") as file:
+            file.write(config.read() + "\nacceptance: synthetic\nsynthetic.alpha: 0.8\n")
+        done = subprocess.run([options.program, "--calibrate", "1,2", "--config", forced, "--out", out, "--launcher", f"{options.mpirun} -np {{ranks}}"],
                               capture_output=True, text=True, timeout=6 * job.LIMIT, check=False)
         expect(done.returncode == 0, f"{done.returncode}: {done.stderr}")
         for ranks in (1, 2):
@@ -170,6 +183,7 @@ def this_machine_is_described(options):
             predicted = subprocess.run([options.program, "--predict", "--hardware", file, "--config", CONFIG, "--alpha", "0.8"],
                                        capture_output=True, text=True, timeout=job.LIMIT, check=False)
             expect(predicted.returncode == 0 and "cpu (" in predicted.stdout, f"{file} is not taken: {predicted.stderr}")
+            expect("acceptance: synthetic (alpha 0.8)" in predicted.stdout, f"{file} does not say what was forced")
 
 
 CASES = {case.__name__: case for case in (a_killed_study_goes_on_where_it_was, the_report_comes_out, failures_are_rows, this_machine_is_described)}

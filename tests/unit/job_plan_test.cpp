@@ -71,7 +71,8 @@ TEST(JobPlan, SaysWhetherItFits) {
               AllOf(HasSubstr("Plan, nothing was run: chinchilla-70b (bf16) with draft chinchilla-4b (bf16, rank0), "
                               "K = 4, 8 ranks, after about 192 tokens"),
                     HasSubstr("a token: 160 all-reduces of 32.8 kB, 5.24 MB in all"),
-                    HasSubstr("a loop:  160 all-reduces of 164 kB, 26.2 MB in all"),
+                    HasSubstr("a loop:  160 all-reduces of 164 kB, 26.2 MB in all\n"
+                              "beside them a decision gathers 8 B a token, 40 B a loop, and a loop's message has "),
                     HasSubstr("It does not fit: 8 ranks of this host need"), HasSubstr("and it has 24 GB available")));
   EXPECT_THAT(plan_text(plan, config, {.ranks = 4, .available = 1e12}), HasSubstr("It fits: 4 ranks of this host"));
   EXPECT_THAT(plan_text(plan, config, {.ranks = 8, .available = std::nullopt}), HasSubstr("is not known"));
@@ -95,6 +96,28 @@ TEST(JobPlan, ALoopWhoseDraftIsCutHasItsAllReducesToo) {
                 "224 and 27.8 MB in all"));
   config.placement = Placement::kReplicated;
   EXPECT_EQ(plan_job(config, 16).loop_all_reduces(), 160);
+}
+
+TEST(JobPlan, SaysWhatIsForced) {
+  RunConfig config = chinchilla_job();
+  const auto text = [&] { return plan_text(plan_job(config, 2), config, {.ranks = 2, .available = 1e12}); };
+  EXPECT_THAT(text(), Not(HasSubstr("orced")));
+  config.weights = {.random = true, .seed = 3};
+  config.acceptance = {.synthetic = true, .alpha = 0.75};
+  EXPECT_THAT(text(), HasSubstr("Forced: weights: random (seed 3), acceptance: synthetic (alpha 0.75)\n"));
+}
+
+TEST(JobPlan, SaysWhatGoesBetweenRanksBesideAllReduces) {
+  RunConfig config = chinchilla_job();
+  EXPECT_GT(plan_job(config, 8).loop_message, 4 * 4) << "four tokens at least";
+  EXPECT_EQ(plan_job(config, 1).token_gathered, 0) << "nobody to send to";
+  config.placement = Placement::kReplicated;
+  EXPECT_EQ(plan_job(config, 8).loop_message, 0) << "nobody is told what all have drafted";
+  config.decode.sampling = {.temperature = 0};
+  EXPECT_EQ(plan_job(config, 8).token_gathered, 8);
+  EXPECT_EQ(plan_job(config, 8).loop_gathered, 5 * 8);
+  config.decode.sampling = {.temperature = 0.8F, .top_p = 0.9F};
+  EXPECT_EQ(plan_job(config, 8).loop_gathered, 5 * 4 * 32000.0) << "all logits of a row";
 }
 
 TEST(JobPlan, SaysWhetherItFitsOnDescribedHardware) {

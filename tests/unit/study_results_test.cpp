@@ -11,6 +11,7 @@
 #include "runtime/published.h"
 #include "runtime/study_summary.h"
 #include "runtime/study_text.h"
+#include "runtime/theory.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/temporary_directory.h"
 
@@ -68,7 +69,7 @@ TEST(StudyResults, AnotherProgramsFileIsRefused) {
 }
 
 /// A job of `loops` loops of 10 ms, each of `tokens` tokens, over two prompts that take shares 1 and 3 of it.
-json ran(const StudyPoint& point, int repeat, double loops, double tokens, double ms_a_loop) {
+json ran(const StudyPoint& point, int repeat, double loops, double tokens, double ms_a_loop, double stood = 0.6) {
   const double all = loops * ms_a_loop;
   const bool drafts = point.k > 0;
   json split = json::object();
@@ -83,6 +84,7 @@ json ran(const StudyPoint& point, int repeat, double loops, double tokens, doubl
                         {"tokens_per_loop", tokens},
                         {"expected_tokens_per_loop", drafts ? json(tokens) : json()},
                         {"reached", drafts ? loops * 2 : 0},
+                        {"accepted", drafts ? loops * 2 * stood : 0},
                         {"acceptance_rate", drafts ? json(0.5 + 0.2 * repeat) : json()},
                         {"drafted", loops * static_cast<double>(point.k)},
                         {"draft_ms_per_token", drafts ? json(1.5) : json()},
@@ -122,6 +124,20 @@ class StudyFigures : public ::testing::Test {
   std::vector<StudyPoint> points_;
   StudyResults results_;
 };
+
+/// What stands varies by chance, and with it the time that jobs take: that is no error of the cost model's.
+TEST_F(StudyFigures, ArePredictedForTheShareThatStoodInTheirJobs) {
+  results_.append(ran(points_[0], 0, 100, 1, 10));
+  results_.append(ran(points_[1], 0, 30, 2.5, 15, 0.5));
+  results_.append(ran(points_[1], 1, 10, 2.5, 15, 0.9));
+  const StudySummary summary = summarise(study_, points_, results_);
+  const PointFigures& fast = summary.points[1];
+  EXPECT_DOUBLE_EQ(fast.stood.value(), 0.6) << "by tokens that were reached, not by jobs";
+  EXPECT_NE(fast.alpha.value(), fast.stood.value());
+  EXPECT_DOUBLE_EQ(fast.predicted.value().tokens_per_loop, tokens_per_loop(0.6, 4));
+  EXPECT_FALSE(summary.points[0].stood);
+  EXPECT_DOUBLE_EQ(summary_json(study_, points_, summary)["points"][1]["accepted_over_reached"].get<double>(), 0.6);
+}
 
 TEST_F(StudyFigures, SayHowFarJobsOfOnePointDiffer) {
   study_.repeats = 4;
