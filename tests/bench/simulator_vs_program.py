@@ -110,7 +110,8 @@ class Simulator:
         return {name: found[f"loop_{name}_ms"] for name in PERCENTILES}
 
     def fit(self, wanted):
-        """The delays by which P90 and P99 lie as far above P50 as wanted: the more often they come the nearer together, so their number is found by halves and their size by scale."""
+        """The delays by which P90 and P99 lie as far above P50 as wanted: the more often they come the nearer together, so their number is found by halves and their size by scale.
+        So many that they alone would be longer than what a loop has beside its collectives are too many."""
         def over(found):
             return found["p90"] - found["p50"], found["p99"] - found["p50"]
         near, far = over(wanted)
@@ -120,11 +121,12 @@ class Simulator:
             self.mean_us = 1000.0
             found = over(self.play("steady", FIT_LOOPS))
             self.mean_us *= far / found[1] if found[1] > 0 else 1
-            if found[0] * far > near * found[1]:
+            too_many = self.play("steady", FIT_LOOPS)["p50"] > wanted["p50"]
+            if too_many or found[0] * far > near * found[1]:
                 high = self.probability
             else:
                 low = self.probability
-        self.rest_us = 1e3 * (wanted["p50"] - self.play("steady", FIT_LOOPS)["p50"])
+        self.rest_us = max(1e3 * (wanted["p50"] - self.play("steady", FIT_LOOPS)["p50"]), 0)
 
 
 def main():
