@@ -7,7 +7,8 @@
 
 namespace specdec {
 
-/// Does all that another backend does. What derives from it measures an operation, or, in tests, computes one in another way, or wrongly.
+/// Does all that another backend does, the fused operations by their parts, so that what derives from it sees each: it measures an operation, or, in tests, computes one in
+/// another way, or wrongly. A backend that fuses, as those of devices do, takes another time behind it.
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> inner) : owned_(std::move(inner)), inner_(owned_.get()) {}

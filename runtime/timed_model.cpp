@@ -233,8 +233,9 @@ TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, doub
     group_ = std::make_unique<SelfCommunicator>();
   }
   backend_ = make_backend(options);
-  clock_ = std::make_unique<ProductClock>(*backend_);
-  model_ = make(others_ ? others_->first() : *group_, *clock_);
+  // A device does its work later, and what it fuses would be timed in parts.
+  if (backend_->on_host()) clock_ = std::make_unique<ProductClock>(*backend_);
+  model_ = make(others_ ? others_->first() : *group_, clock_ ? *clock_ : *backend_);
   if (others_) others_->start(own, options, make);
   do_all({.what = Order::What::kPrefill});
 }
@@ -242,15 +243,13 @@ TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, doub
 TimedRanks::~TimedRanks() = default;
 
 double TimedRanks::pass(std::size_t rows, std::size_t context) {
-  const double before = clock_->seconds();
+  const double before = clock_ ? clock_->seconds() : 0;
   const double seconds = do_all({.what = Order::What::kPass, .rows = rows, .context = context});
-  beside_products_ = seconds - (clock_->seconds() - before);
+  if (clock_) beside_products_ = seconds - (clock_->seconds() - before);
   return seconds;
 }
 
-std::optional<double> TimedRanks::beside_products() const {
-  return backend_->on_host() ? std::optional(beside_products_) : std::nullopt;
-}
+std::optional<double> TimedRanks::beside_products() const { return beside_products_; }
 
 double TimedRanks::do_all(const Order& order) {
   if (!others_) return Others::obey(*model_, order);

@@ -72,9 +72,8 @@ class TimedRanks {
 
   std::unique_ptr<Bound> bound_;  ///< before the backend, whose threads are bound as it is
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<ProductClock>
-      clock_;  ///< what the model computes with; the backend of others takes no time of its own for it
-  double beside_products_ = 0;
+  std::unique_ptr<ProductClock> clock_;  ///< what the model computes with, if a host does
+  std::optional<double> beside_products_;
   std::unique_ptr<Others> others_;
   std::unique_ptr<Communicator> group_;
   std::unique_ptr<TimedModel> model_;
