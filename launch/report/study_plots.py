@@ -26,7 +26,7 @@ STYLES = {
     PUBLISHED_KIND: {"marker": "s", "linestyle": "--", "markersize": 4.5, "color": PUBLISHED},
 }
 # Of rules by which K adapts, which have one value and no curve: neither the dots of what is predicted nor the dashes of what is published.
-ADAPTIVE = [(0, (9, 2, 1.5, 2)), (0, (9, 2, 1.5, 2, 1.5, 2)), (0, (16, 3)), (0, (9, 2, 4, 2))]
+ADAPTIVE = [(0, (7, 2, 1.5, 2)), (0, (16, 3)), (0, (7, 2, 1.5, 2, 1.5, 2)), (0, (7, 2, 3, 2))]
 PARTS = {"draft": "draft", "broadcast": "broadcast", "score_compute": "score, compute", "score_all_reduce": "score, all-reduce",
          "decide": "decide", "rest": "rest"}
 
@@ -142,7 +142,7 @@ def against_k(points, title, ylabel, value, predicted=None, adaptive=False, refe
             axes.axhline(v["mean"] if isinstance(v, dict) else v, color=colour, linewidth=1.1, linestyle=dashes[point["method"]])
         for rule in rules:
             kind = next(point["kind"] for point in alone if point["method"] == rule)
-            entries.append((Line2D([], [], color=INK, linewidth=1.1, linestyle=dashes[rule]), in_two_lines(f"K adapts: {rule}, {kind}")))
+            entries.append((Line2D([], [], color=INK, linewidth=1.1, linestyle=dashes[rule]), f"K adapts: {rule},\n{in_two_lines(kind)}"))
     if reference is not None:
         axes.axhline(reference, color=INK, linewidth=0.8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
