@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kNanosecondsASecond = 1'000'000'000;
 
 // A wait that is longer begins with a sleep, which ends so much before the moment: more than a wake-up takes on a busy machine. A rank with a core of its own
-// takes nothing from anyone while it looks, and a virtual core that slept is not always there again in time, so it sleeps only where that would be much of a second.
+// takes nothing from anyone while it looks, and a virtual core that slept is not always there again in time, so it sleeps only before a moment that is far.
 constexpr std::int64_t kLong = 1'000'000;
 constexpr std::int64_t kLongOnOwnCore = 50'000'000;
 constexpr std::int64_t kWakeUp = 200'000;

@@ -13,6 +13,7 @@
 #include "runtime/draft_link.h"
 #include "runtime/forced_label.h"
 #include "runtime/hardware_load.h"
+#include "runtime/placement.h"
 #include "runtime/placement_ranks.h"
 #include "runtime/round.h"
 #include "runtime/units.h"
@@ -42,6 +43,23 @@ std::string bytes_text(double bytes) {
 
 double sums_bytes(const PassWork& work) {
   return static_cast<double>(work.all_reduces) * static_cast<double>(work.payload_bytes);
+}
+
+/// In a loop of k drafted tokens.
+JobPlan::Sent sent(const RunConfig& config, const ModelConfig& target, std::int64_t k, int ranks) {
+  if (ranks == 1) return {};
+  JobPlan::Sent found{.gathered = decision_bytes(target, config.decode.sampling.truncates(), k + 1)};
+  if (drafts_together(config.placement)) return found;
+  found.message = static_cast<double>(RoundChannel::message_bytes(k));
+  if (config.placement == Placement::kDedicated && k > 0) {
+    found.message += static_cast<double>(DraftLink::reply_bytes(k));
+  }
+  return found;
+}
+
+std::string sent_text(const JobPlan::Sent& sent) {
+  const std::string message = sent.message > 0 ? fmt::format("a message of {} and ", bytes_text(sent.message)) : "";
+  return fmt::format("{}{} gathered for the decision", message, bytes_text(sent.gathered));
 }
 
 /// The rank that needs most, on hardware that says what its ranks have.
@@ -96,16 +114,8 @@ JobPlan plan_job(const RunConfig& config, int ranks) {
     }
   }
   plan.ranks.resize(static_cast<std::size_t>(ranks));
-  if (ranks > 1) {
-    const bool whole_rows = config.decode.sampling.truncates();
-    plan.token_gathered = decision_bytes(target, whole_rows, 1);
-    plan.loop_gathered = decision_bytes(target, whole_rows, plan.k + 1);
-    if (drafts && config.placement == Placement::kRank0) {
-      plan.loop_message = static_cast<double>(RoundChannel::message_bytes(plan.k));
-    } else if (drafts && config.placement == Placement::kDedicated) {
-      plan.loop_message = static_cast<double>(DraftLink::reply_bytes(plan.k));
-    }
-  }
+  plan.token_sent = sent(config, target, 0, ranks);
+  plan.loop_sent = sent(config, target, plan.k, ranks);
   if (drafts) {
     const ModelConfig draft = load_model_config(config.draft);
     const DType dtype = config.type_of_draft();
@@ -165,9 +175,8 @@ std::string plan_text(const JobPlan& plan, const RunConfig& config, const HostMe
       text += fmt::format("a loop:  {}, and for each of {} drafted tokens {}: {} and {} in all\n", sums(plan.loop),
                           plan.k, sums(plan.drafted), plan.loop_all_reduces(), bytes_text(plan.loop_sums_bytes()));
     }
-    text += fmt::format("beside them a decision gathers {} a token", bytes_text(plan.token_gathered));
-    if (plan.k > 0) text += fmt::format(", {} a loop", bytes_text(plan.loop_gathered));
-    if (plan.loop_message > 0) text += fmt::format(", and a loop's message has {}", bytes_text(plan.loop_message));
+    text += fmt::format("beside them, a token: {}", sent_text(plan.token_sent));
+    if (plan.k > 0) text += fmt::format("; a loop: {}", sent_text(plan.loop_sent));
     text += "\n";
   }
   const auto together = [&](int count) {

@@ -31,10 +31,14 @@ struct JobPlan {
   PassWork token;  ///< of rank 0: its all-reduces are everybody's
   PassWork loop;
   PassWork drafted;  ///< a pass of a rank's draft
-  // Sent between ranks beside all-reduces, in bytes: to one rank for a decision, and as the message that begins a loop (of `dedicated`: its answer).
-  double token_gathered = 0;
-  double loop_gathered = 0;
-  double loop_message = 0;
+  /// Sent between ranks beside all-reduces, in bytes.
+  struct Sent {
+    double message =
+        0;  ///< that begins a loop, and the tokens of a rank that only drafts; 0 where each rank drafts or takes part in it
+    double gathered = 0;  ///< to one rank, for the decision
+  };
+  Sent token_sent;
+  Sent loop_sent;
 
   /// Of a loop with the passes of a draft that is cut over the ranks.
   std::int64_t loop_all_reduces() const { return loop.all_reduces + k * drafted.all_reduces; }

@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "backend/cpu/thread_pool.h"
@@ -223,15 +223,12 @@ std::string plan_text(const Study& study, const std::vector<StudyPoint>& points,
     for (int repeat = 0; repeat < repeats; ++repeat) done += results.finished(point.key, repeat) != nullptr ? 1 : 0;
     text += fmt::format("  {} of {}  {}\n", done, repeats, point.label());
   }
-  std::vector<std::string> forced;
-  for (const StudyPoint& point : points) {
-    const std::string label = forced_of(point);
-    if (!label.empty() && std::ranges::find(forced, label) == forced.end()) forced.push_back(label);
-  }
-  for (const std::string& label : forced) {
-    text +=
-        fmt::format("{}Forced in {} of {} points, and not what models say: {}\n", label == forced.front() ? "\n" : "",
-                    std::ranges::count(points, label, forced_of), points.size(), label);
+  std::map<std::string, int> forced;
+  for (const StudyPoint& point : points) ++forced[forced_of(point)];
+  forced.erase("");
+  if (!forced.empty()) text += "\n";
+  for (const auto& [label, count] : forced) {
+    text += fmt::format("Forced in {} of {} points, and not what models say: {}\n", count, points.size(), label);
   }
   const Estimate estimate(study, points, results);
   const std::string seconds = time_text(estimate.of(left, 0));

@@ -208,7 +208,8 @@ std::string summary_csv(const std::vector<StudyPoint>& points, const StudySummar
   std::string text =
       "ranks,k,interconnect,placement,models,method,kind,forced,finished,failed,ms_per_token,ms_per_token_p10,ms_per_"
       "token_p90,"
-      "ms_per_loop,tokens_per_loop,expected_tokens_per_loop,alpha,cost_ratio,speedup,theorem_3_8_speedup,"
+      "ms_per_loop,tokens_per_loop,expected_tokens_per_loop,alpha,accepted_over_reached,cost_ratio,speedup,theorem_3_8_"
+      "speedup,"
       "theorem_3_11_operations,token_p50_ms,token_p90_ms,"
       "token_p99_ms,late_share,typical_ms_per_token,predicted_ms_per_token,predicted_speedup,error\n";
   const auto quoted = [](std::string words) {
@@ -225,7 +226,7 @@ std::string summary_csv(const std::vector<StudyPoint>& points, const StudySummar
     const auto of = [&](double value) { return f.finished > 0 ? std::optional(value) : std::nullopt; };
     for (const std::optional<double>& value :
          {of(f.ms_per_token.mean), of(f.ms_per_token.p10), of(f.ms_per_token.p90), of(f.ms_per_loop.mean),
-          f.tokens_per_loop, f.expected_tokens_per_loop, f.alpha, f.cost_ratio, f.speedup, f.theory_speedup,
+          f.tokens_per_loop, f.expected_tokens_per_loop, f.alpha, f.stood, f.cost_ratio, f.speedup, f.theory_speedup,
           f.theory_operations, of(f.token_ms.p50), of(f.token_ms.p90), of(f.token_ms.p99), of(f.late_share),
           of(f.typical_ms_per_token)}) {
       text += put(value);

@@ -244,7 +244,8 @@ def page(study):
                                               for of in error["models"]) + "</ul>")
     parts.append("<h2>All points</h2>" + points_table(points, predicts))
     parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "
-                 "alone; eq. 1 and theorems 3.8 (speed-up) and 3.11 (operations) are those of Leviathan et al. 2023, at the measured alpha and c.</p>"
+                 "alone; eq. 1 and theorems 3.8 (speed-up) and 3.11 (operations) are those of Leviathan et al. 2023, at the measured alpha and c; predictions "
+                 "are for the share of reached tokens that stood in a point's own jobs (accepted_over_reached in the CSV), which by chance is not quite alpha.</p>"
                  f"<details><summary>The study ({escape(study['config'])})</summary><pre>{escape(study['study'])}</pre></details>"
                  f"<details><summary>The machine and the program</summary><pre>{escape(study['program'])}\n\n{escape(json.dumps(study['machine'], indent=1))}</pre></details>")
     return ('<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -6,9 +6,8 @@
 What is asked is how the jitter of many collectives adds up in a loop. So the machine is described by jobs whose interconnect has no jitter: what a loop takes beside its
 collectives, and how the machine itself disturbs it, as delays between two collectives that come with some probability and are exponential, the two figures for which the
 simulator gives those jobs' own percentiles. Then it predicts the jobs whose interconnect has jitter, which come in turn with the others. A calibration of jobs that do not
-wait would say too little: weights leave the caches of a machine that mostly waits. An all-reduce is modelled to take many times what a real one does, but so little that
-waits with jitter stay below a millisecond, too: longer ones begin with a sleep (parallel/alarm.cpp), from which a virtual core comes back now and then when it is too late, and jobs
-without jitter would not have shown that. All K have as many loops, since a percentile is as good as their number.
+wait would say too little: weights leave the caches of a machine that mostly waits. An all-reduce is modelled to take many times
+what a real one does; ranks that have a core each wait for it awake (parallel/alarm.cpp): after a sleep a virtual core comes back now and then when it is too late. All K have as many loops, since a percentile is as good as their number.
 """
 
 import argparse

@@ -6,6 +6,8 @@
 
 #include "backend/error.h"
 #include "runtime/cli.h"
+#include "runtime/draft_link.h"
+#include "runtime/round.h"
 
 namespace specdec {
 namespace {
@@ -72,7 +74,9 @@ TEST(JobPlan, SaysWhetherItFits) {
                               "K = 4, 8 ranks, after about 192 tokens"),
                     HasSubstr("a token: 160 all-reduces of 32.8 kB, 5.24 MB in all"),
                     HasSubstr("a loop:  160 all-reduces of 164 kB, 26.2 MB in all\n"
-                              "beside them a decision gathers 8 B a token, 40 B a loop, and a loop's message has "),
+                              "beside them, a token: a message of "),
+                    HasSubstr(" and 8 B gathered for the decision; a loop: a message of "),
+                    HasSubstr(" and 40 B gathered for the decision\n"),
                     HasSubstr("It does not fit: 8 ranks of this host need"), HasSubstr("and it has 24 GB available")));
   EXPECT_THAT(plan_text(plan, config, {.ranks = 4, .available = 1e12}), HasSubstr("It fits: 4 ranks of this host"));
   EXPECT_THAT(plan_text(plan, config, {.ranks = 8, .available = std::nullopt}), HasSubstr("is not known"));
@@ -109,15 +113,21 @@ TEST(JobPlan, SaysWhatIsForced) {
 
 TEST(JobPlan, SaysWhatGoesBetweenRanksBesideAllReduces) {
   RunConfig config = chinchilla_job();
-  EXPECT_GT(plan_job(config, 8).loop_message, 4 * 4) << "four tokens at least";
-  EXPECT_EQ(plan_job(config, 1).token_gathered, 0) << "nobody to send to";
+  const auto rank0 = static_cast<double>(RoundChannel::message_bytes(4));
+  EXPECT_GT(rank0, 4 * sizeof(Token));
+  EXPECT_EQ(plan_job(config, 8).loop_sent.message, rank0);
+  EXPECT_EQ(plan_job(config, 8).token_sent.message, RoundChannel::message_bytes(0)) << "others are told of a token too";
+  EXPECT_EQ(plan_job(config, 1).token_sent.message, 0) << "nobody to tell";
+  EXPECT_EQ(plan_job(config, 1).token_sent.gathered, 0);
+  config.placement = Placement::kDedicated;
+  EXPECT_EQ(plan_job(config, 8).loop_sent.message, rank0 + static_cast<double>(DraftLink::reply_bytes(4)));
   config.placement = Placement::kReplicated;
-  EXPECT_EQ(plan_job(config, 8).loop_message, 0) << "nobody is told what all have drafted";
+  EXPECT_EQ(plan_job(config, 8).loop_sent.message, 0) << "all have drafted it";
   config.decode.sampling = {.temperature = 0};
-  EXPECT_EQ(plan_job(config, 8).token_gathered, 8);
-  EXPECT_EQ(plan_job(config, 8).loop_gathered, 5 * 8);
+  EXPECT_EQ(plan_job(config, 8).token_sent.gathered, 8);
+  EXPECT_EQ(plan_job(config, 8).loop_sent.gathered, 5 * 8);
   config.decode.sampling = {.temperature = 0.8F, .top_p = 0.9F};
-  EXPECT_EQ(plan_job(config, 8).loop_gathered, 5 * 4 * 32000.0) << "all logits of a row";
+  EXPECT_EQ(plan_job(config, 8).loop_sent.gathered, 5 * 4 * 32000.0) << "all logits of a row";
 }
 
 TEST(JobPlan, SaysWhetherItFitsOnDescribedHardware) {
