@@ -137,6 +137,35 @@ double displaced_by_a_byte(const CalibrationData& data, double draft_bytes) {
   return std::max(midmean(longer) / more, 0.0);
 }
 
+/// A latency, and each byte beyond.
+Link link_of(const CalibrationData& data, double row) {
+  const auto all_reduces = static_cast<double>(2 * data.target.layers);
+  std::vector<TimedAllReduce> seen = data.all_reduces;
+  if (seen.size() < 2) {
+    seen = {{row, data.alone.all_reduce / all_reduces},
+            {row * (data.drafts.drafted + 1), data.drafts.all_reduce / all_reduces}};
+  }
+  const TimedAllReduce& least = seen.front();
+  double products = 0;
+  double squares = 0;
+  for (const TimedAllReduce& timed : seen) {
+    products += (timed.bytes - least.bytes) * (timed.seconds - least.seconds);
+    squares += (timed.bytes - least.bytes) * (timed.bytes - least.bytes);
+  }
+  const double of_byte =
+      std::clamp(products / squares, kLeastOfByte, std::max(least.seconds / least.bytes, kLeastOfByte));
+  return {.algorithm = LinkAlgorithm::kOneShot,
+          .latency = std::max(least.seconds - of_byte * least.bytes, 0.0),
+          .bandwidth = (data.ranks - 1) / of_byte};
+}
+
+/// What all-reduces of a job take beyond those of ranks that do nothing else: they wait for the rank that still reads.
+void count_waits_as_reading(CalibrationLoop& loop, double all_reduces) {
+  const double waits = std::max(loop.all_reduce - all_reduces, 0.0);
+  loop.all_reduce -= waits;
+  loop.compute += waits;
+}
+
 /// What a loop has beside its passes. The pair's loops say what it is with a target as large as theirs, those of a model in the cache what it is without.
 void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& hardware) {
   const PassTimes& passes = data.passes;
@@ -177,15 +206,24 @@ void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& ha
 
 }  // namespace
 
-Hardware calibrate(const CalibrationData& data) {
-  check(!data.passes.target.empty() && data.passes.draft.size() > 1 && data.drafts.drafted > 0,
+Hardware calibrate(const CalibrationData& jobs) {
+  check(!jobs.passes.target.empty() && jobs.passes.draft.size() > 1 && jobs.drafts.drafted > 0,
         "a calibration has passes, and a job that drafts");
+  CalibrationData data = jobs;
   Hardware hardware;
   hardware.ranks = data.ranks;
   hardware.cache_bytes = 4;
   hardware.payload_bytes = 4;
   hardware.layer_seconds = data.passes.layer;
   const auto layers = static_cast<double>(data.target.layers);
+  if (data.ranks > 1) {
+    const double row = static_cast<double>(data.target.d_model) * hardware.payload_bytes;
+    hardware.interconnect.link = link_of(data, row);
+    for (CalibrationLoop* const loop : {&data.alone, &data.drafts}) {
+      const auto bytes = static_cast<std::size_t>(std::llround(row * (loop->drafted + 1)));
+      count_waits_as_reading(*loop, 2 * layers * hardware.interconnect.all_reduce(bytes, data.ranks));
+    }
+  }
 
   const Weighed draft = one_row_of_draft(data);
   const double draft_overhead = static_cast<double>(data.draft.layers) * data.passes.layer;
@@ -238,18 +276,6 @@ Hardware calibrate(const CalibrationData& data) {
     return beside_draft(rows) + pass.keys / hardware.cache.rate;
   };
   hardware.cache.rows_cost = costs_of(cached, beside_cached, draft.weights, hardware.cache.rate);
-
-  if (data.ranks > 1) {
-    const double all_reduces = 2 * layers;
-    const double row = static_cast<double>(data.target.d_model) * hardware.payload_bytes;
-    const double first = data.alone.all_reduce / all_reduces;
-    const double second = data.drafts.all_reduce / all_reduces;
-    const double a_byte =
-        std::clamp((second - first) / (row * data.drafts.drafted), kLeastOfByte, std::max(first / row, kLeastOfByte));
-    hardware.interconnect.link = {.algorithm = LinkAlgorithm::kOneShot,
-                                  .latency = std::max(first - a_byte * row, 0.0),
-                                  .bandwidth = (data.ranks - 1) / a_byte};
-  }
 
   if (const std::optional<Delays> delays = data.loops ? delays_of(*data.loops) : std::nullopt) {
     const double between = (data.ranks > 1 ? 2 * layers : 0) + 1;  // collectives, and beside them

@@ -24,6 +24,12 @@ struct CalibrationLoop {
   double alpha = 0;  ///< acceptance rate
 };
 
+/// Between the ranks of such a job that do nothing else.
+struct TimedAllReduce {
+  double bytes = 0;
+  double seconds = 0;
+};
+
 struct CalibrationData {
   ModelConfig target;
   ModelConfig draft;
@@ -36,6 +42,8 @@ struct CalibrationData {
   CalibrationLoop alone;             ///< K = 0
   CalibrationLoop drafts;            ///< K > 0
   std::optional<Percentiles> loops;  ///< of K = 0, seconds
+  /// Of one row of the target and of more; none: what the jobs' all-reduces take is all the link's.
+  std::vector<TimedAllReduce> all_reduces;
 };
 
 /// Solves for the constants, each from what shows it alone:
@@ -47,7 +55,7 @@ struct CalibrationData {
 ///  - what more rows cost there: passes of a rank's part of the target after as many of the draft, each longer by what the scoring passes of the two jobs are, in the mean, than such passes over as many rows;
 ///  - what a pass takes longer for each byte of the draft: the same passes after those of a smaller one;
 ///  - what more rows of a model cost that stays in a cache: the passes that score them in loops of the draft with the smaller one;
-///  - the all-reduce, a latency and a bandwidth: the jobs';
+///  - the all-reduce, a latency and a bandwidth: those of ranks that do nothing else. What the jobs' take beyond is ranks that wait for one another at the memory, and counts as reading;
 ///  - a loop, a drafted token, and one that stands, beside all that: loops of a model that stays in the cache; what the jobs' loops take beyond is what a target costs that does not (of a drafted token, for each byte of the draft), and
 ///    where they take less, the draft's first pass is the quicker;
 ///  - the machine's jitter, delays that come between two collectives now and then: how far P90 and P99 of the loops with K = 0 lie above their P50 (runtime/delays.h).

@@ -15,6 +15,7 @@
 #include "runtime/fingerprint.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
+#include "runtime/pass_times.h"
 #include "runtime/paths.h"
 #include "runtime/philox.h"
 #include "runtime/published.h"
@@ -218,8 +219,12 @@ std::vector<std::int64_t> ks_of(const Study& study, const StudyVariant& models, 
   return study.ks;
 }
 
-/// Marks the points that a calibration is made from, and adds that of the passes.
+/// Of as many rows of its target as passes are timed over, at the most. allreduce_bench has all-reduces of hosts alone without GPUs.
+bool times_link(const StudyPoint& calibrates) { return calibrates.ranks > 1 && calibrates.config.backend != "cuda"; }
+
+/// Marks the points that a calibration is made from, and adds that of the passes and those of the links.
 void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
+  std::vector<StudyPoint> links;
   for (const int ranks : study.ranks) {
     for (const std::int64_t k : {std::int64_t{0}, Study::kCalibrationK}) {
       const auto at = std::ranges::find_if(points, [&](const StudyPoint& point) {
@@ -234,6 +239,14 @@ void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
                         study.name, ranks, k));
       }
       at->calibrates = true;
+      if (k > 0 || !times_link(*at)) continue;
+      StudyPoint& link = links.emplace_back(*at);
+      link.kind = PointKind::kLink;
+      link.calibrates = false;
+      link.key = key_of(
+          link,
+          fmt::format("link of {} {}", load_model_config(link.config.target).d_model, link.config.parallel.transport),
+          study.launcher);
     }
   }
   StudyPoint passes = *std::ranges::find_if(points, &StudyPoint::calibrates);
@@ -243,6 +256,7 @@ void add_calibration(const Study& study, std::vector<StudyPoint>& points) {
   passes.key =
       key_of(passes, fmt::format("passes and loops {} {}", fmt::join(study.ranks, ","), serialise(passes.config)),
              study.launcher);
+  std::ranges::move(links, std::back_inserter(points));
   points.push_back(std::move(passes));
 }
 
@@ -290,6 +304,7 @@ std::optional<Hardware> Study::hardware_of(int count) const {
 
 std::string StudyPoint::label() const {
   if (kind == PointKind::kPasses) return "passes alone";
+  if (kind == PointKind::kLink) return fmt::format("link alone, ranks {}", ranks);
   if (kind == PointKind::kAllReduce) return fmt::format("all-reduces, ranks {}, {}", ranks, interconnect);
   std::string text = fmt::format("ranks {}, K {}, {}", ranks, k, interconnect);
   if (placement != Placement::kRank0 && k > 0) text += fmt::format(", {}", name_of(placement));
@@ -355,6 +370,13 @@ std::vector<std::string> command_of(const Study& study, const StudyPoint& point,
          study.config});
     for (const std::string& assignment : point.set) add({"--set", assignment});
     add({"--json", json});
+    return words;
+  }
+  if (point.kind == PointKind::kLink) {
+    const std::int64_t row = load_model_config(point.config.target).d_model;
+    add({programs / "allreduce_bench", "--transport", point.config.parallel.transport, "--d-model",
+         fmt::format("{}", row), "--tokens", fmt::format("1,4,{}", kTimedRows), "--dtype", "fp32", "--seconds", "0.1",
+         "--json", json});
     return words;
   }
   if (point.kind == PointKind::kAllReduce) {

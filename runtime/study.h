@@ -38,7 +38,7 @@ struct Study {
   double timeout = 600;    ///< seconds a job
   std::string launcher = "mpirun -np {ranks}";
   /// Predictions are of a description that is made from the study's own jobs: K = 0 and kCalibrationK of the first models with the first method on the machine's own
-  /// interconnect, and passes.
+  /// interconnect, passes, and all-reduces of ranks that do nothing else.
   bool calibrates() const { return hardware == kCalibrated; }
   static constexpr std::string_view kCalibrated = "calibrated";
   static constexpr std::int64_t kCalibrationK = 4;
@@ -60,6 +60,7 @@ enum class PointKind : std::uint8_t {
   kDecode,
   kAllReduce,  ///< a run of allreduce_bench, which has neither K nor models nor method
   kPasses,     ///< passes of the first models alone, for a calibration
+  kLink,       ///< for a calibration too: a run of allreduce_bench with 1 row of the first models' target and with more
 };
 
 /// One point of a study: a job, which is run `repeats` times (kAllReduce: once; those that a calibration is made from: kCalibrationJobs times as often).
@@ -83,6 +84,11 @@ struct StudyPoint {
   /// Of everything that decides what the job does, the commit of this build included: a result counts for a point when their keys are the same.
   std::string key;
 };
+
+/// Whether its job is allreduce_bench.
+inline bool times_all_reduces(const StudyPoint& point) {
+  return point.kind == PointKind::kAllReduce || point.kind == PointKind::kLink;
+}
 
 /// How often a point is run in a repetition, and in all of them.
 inline int jobs_a_repetition(const StudyPoint& point) { return point.calibrates ? Study::kCalibrationJobs : 1; }

@@ -35,7 +35,7 @@ Hardware machine(const StudyPoint& point, int cores) {
 }  // namespace
 
 double guessed_seconds(const Study& study, const StudyPoint& point, int cores) {
-  if (point.kind == PointKind::kAllReduce) return kAllReduces;
+  if (times_all_reduces(point)) return kAllReduces;
   const RunConfig& config = point.config;
   PredictedJob job = predicted_job(config, point.ranks);
   if (point.k == 0) job.placement = Placement::kRank0;

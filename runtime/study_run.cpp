@@ -32,7 +32,17 @@ using nlohmann::json;
 constexpr double kDrawingSeconds = 300;
 
 std::string_view name_of(PointKind kind) {
-  return kind == PointKind::kDecode ? "run" : kind == PointKind::kAllReduce ? "all_reduce" : "passes";
+  switch (kind) {
+    case PointKind::kDecode:
+      return "run";
+    case PointKind::kAllReduce:
+      return "all_reduce";
+    case PointKind::kPasses:
+      return "passes";
+    case PointKind::kLink:
+      return "link";
+  }
+  return "?";
 }
 
 json read_json(const fs::path& file) {
@@ -60,9 +70,7 @@ void keep_run(json& row, const json& report) {
 }
 
 /// An all-reduce that is timed has no models.
-std::string forced_of(const StudyPoint& point) {
-  return point.kind == PointKind::kAllReduce ? "" : forced_label(point.config);
-}
+std::string forced_of(const StudyPoint& point) { return times_all_reduces(point) ? "" : forced_label(point.config); }
 
 json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std::string>& command,
             const ChildResult& child, const Study& study, const fs::path& report_file) {
@@ -91,7 +99,7 @@ json row_of(const StudyPoint& point, const StudyJob& job, const std::vector<std:
       if (point.kind == PointKind::kPasses) {
         for (const int ranks : study.ranks) static_cast<void>(pass_times_from_json(report, ranks));
         row["passes"] = report;
-      } else if (point.kind == PointKind::kAllReduce) {
+      } else if (times_all_reduces(point)) {
         row["rows"] = report.at("rows");
       } else {
         keep_run(row, report);

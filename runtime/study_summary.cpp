@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "backend/error.h"
+#include "runtime/bench_results.h"
 #include "runtime/forced_label.h"
 #include "runtime/hardware_load.h"
 #include "runtime/interconnect_load.h"
@@ -243,9 +244,29 @@ PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
                      .scored = by_rows([](T of) -> const auto& { return of.beside.scored; })}};
 }
 
+/// Of each payload, the middle of all jobs' medians.
+std::vector<TimedAllReduce> typical_all_reduces(const std::vector<json>& jobs) {
+  std::map<double, std::vector<double>> seconds;
+  for (const json& rows : jobs) {
+    for (const json& row : rows) {
+      if (row.at("transport") == kBaselineTransport) continue;
+      seconds[row.at("bytes").get<double>()].push_back(row.at("p50_us").get<double>() * kMicro);
+    }
+  }
+  std::vector<TimedAllReduce> typical;
+  for (const auto& [bytes, of_jobs] : seconds) typical.push_back({bytes, midmean(of_jobs)});
+  return typical;
+}
+
+/// What a calibration has beside jobs of the pair.
+struct TimedAlone {
+  std::vector<json> passes;
+  std::map<int, std::vector<json>> links;  ///< by ranks
+};
+
 /// A description for each rank count whose two points have run.
 void calibrate_points(StudySummary& summary, const Study& study, const std::vector<StudyPoint>& points,
-                      const std::vector<json>& passes) {
+                      TimedAlone timed) {
   for (const int ranks : study.ranks) {
     const auto at = [&](std::int64_t k) {
       return static_cast<std::size_t>(std::ranges::find_if(points,
@@ -266,10 +287,11 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
                                    .ranks = ranks,
                                    .context = summary.points[alone].context,
                                    .whole_rows = config.decode.sampling.truncates(),
-                                   .passes = typical_passes(passes, ranks),
+                                   .passes = typical_passes(timed.passes, ranks),
                                    .alone = loop_of(summary.points[alone]),
                                    .drafts = loop_of(summary.points[drafts]),
-                                   .loops = in_seconds(summary.points[alone].typical_loop_ms)});
+                                   .loops = in_seconds(summary.points[alone].typical_loop_ms),
+                                   .all_reduces = typical_all_reduces(timed.links[ranks])});
     hardware.name = fmt::format("{}-{}", study.name, ranks);
     const std::string forced = forced_label(config);
     hardware.source = fmt::format("calibrated with {} on {}{}", study.config, summary.points[alone].backend,
@@ -343,7 +365,7 @@ Band band(std::vector<double> values, double mean) {
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results) {
   StudySummary summary;
-  std::vector<json> passes;
+  TimedAlone timed;
   std::string latest;
   for (std::size_t i = 0; i < points.size(); ++i) {
     PointFigures figures;
@@ -358,7 +380,12 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
       }
       if (points[i].kind == PointKind::kPasses) {
         ++figures.finished;
-        passes.push_back(row->at("passes"));
+        timed.passes.push_back(row->at("passes"));
+        continue;
+      }
+      if (points[i].kind == PointKind::kLink) {
+        ++figures.finished;
+        timed.links[points[i].ranks].push_back(row->at("rows"));
         continue;
       }
       if (points[i].kind == PointKind::kAllReduce) {
@@ -376,7 +403,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
     if (points[i].kind == PointKind::kDecode) fill(figures, sums, points[i].k);
     summary.points.push_back(std::move(figures));
   }
-  if (study.calibrates() && !passes.empty()) calibrate_points(summary, study, points, passes);
+  if (study.calibrates() && !timed.passes.empty()) calibrate_points(summary, study, points, std::move(timed));
   compare_points(summary, study, points);
   return summary;
 }

@@ -139,6 +139,39 @@ TEST(Calibration, PredictsTheMachineThatItWasMadeOf) {
   }
 }
 
+/// What ranks take that wait for one another while they read.
+TEST(Calibration, TheLinkIsThatOfRanksThatDoNothingElse) {
+  const Hardware hardware = truth(2);
+  const PredictedJob job = shipped(2);
+  CalibrationData data = seen(hardware, job, 4);
+  const double row = static_cast<double>(job.target.d_model) * hardware.payload_bytes;
+  for (const double rows : {1, 4, 16}) {
+    data.all_reduces.push_back({rows * row, hardware.interconnect.all_reduce(static_cast<std::size_t>(rows * row), 2)});
+  }
+  const double waits = 0.2 * data.alone.compute;
+  data.alone.all_reduce += waits;
+  data.drafts.all_reduce += waits;
+  const Hardware found = calibrate(data);
+  EXPECT_NEAR(found.interconnect.link.latency, hardware.interconnect.link.latency, 1e-9);
+  EXPECT_NEAR(found.interconnect.link.bandwidth, hardware.interconnect.link.bandwidth, 1e6);
+  PredictedJob cached = job;
+  cached.target = cached.draft;
+  cached.draft = load_model_config(kSource / "assets/manpy-0.5m");
+  for (const std::int64_t k : {0, 1, 4, 8}) {
+    const double expected = loop_time(hardware, job, k, 0.7).total() + waits;
+    EXPECT_NEAR(loop_time(found, job, k, 0.7).total(), expected, 0.01 * expected) << k << ", from memory";
+    const double without = loop_time(hardware, cached, k, 0.7).total();
+    EXPECT_NEAR(loop_time(found, cached, k, 0.7).total(), without, 0.01 * without) << k << ", from the cache";
+  }
+
+  data.all_reduces.clear();
+  EXPECT_GT(calibrate(data).interconnect.link.latency, 2 * hardware.interconnect.link.latency)
+      << "all are the link's where it was not timed";
+  data = seen(hardware, job, 4);
+  data.all_reduces = {{row, 1.0}, {4 * row, 0.5}};
+  EXPECT_NEAR(calibrate(data).interconnect.link.latency, 1.0, 1e-6) << "slower than in jobs, and noise";
+}
+
 TEST(Calibration, KeysAndValuesHaveACostOfTheirOwn) {
   for (const int ranks : {1, 2}) {
     const Hardware hardware = truth(ranks);

@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "backend/error.h"
+#include "runtime/bench_results.h"
+#include "runtime/pass_times_json.h"
 #include "runtime/published.h"
 #include "runtime/study_summary.h"
 #include "runtime/study_text.h"
@@ -137,6 +139,36 @@ TEST_F(StudyFigures, ArePredictedForTheShareThatStoodInTheirJobs) {
   EXPECT_DOUBLE_EQ(fast.predicted.value().tokens_per_loop, tokens_per_loop(0.6, 4));
   EXPECT_FALSE(summary.points[0].stood);
   EXPECT_DOUBLE_EQ(summary_json(study_, points_, summary)["points"][1]["accepted_over_reached"].get<double>(), 0.6);
+}
+
+TEST_F(StudyFigures, ACalibratedLinkIsThatOfRanksThatDoNothingElse) {
+  const Study study = parse_study("config: " SPECDEC_SOURCE_DIR
+                                  "/configs/chinchilla-like-native.yaml\nranks: [2]\nk: [0, 4]\nall_reduce: "
+                                  "false\nrepeats: 2\nhardware: calibrated\n",
+                                  "f.yaml", "f");
+  const std::vector<StudyPoint> points = points_of(study);
+  const PassTimes times = {.target = {1e-3, 1.1e-3},
+                           .whole_target = 2e-3,
+                           .draft = {1e-4, 1.1e-4},
+                           .draft_after_target = 2e-4,
+                           .layer = 1e-6,
+                           .after_more_keys = {1e-5, 2e-5},
+                           .more_keys = 384};
+  for (const StudyPoint& point : points) {
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      json job = row(point.key, repeat);
+      if (point.kind == PointKind::kPasses) job["passes"] = pass_times_json({{2, times}});
+      if (point.kind == PointKind::kLink) {
+        job["rows"] = {{{"transport", kBaselineTransport}, {"bytes", 1024}, {"p50_us", 90}},
+                       {{"transport", "shm"}, {"bytes", 16384}, {"p50_us", 10}},
+                       {{"transport", "shm"}, {"bytes", 1024}, {"p50_us", 2 + 2 * repeat}}};
+      }
+      results_.append(point.kind == PointKind::kDecode ? ran(point, repeat, 100, 2, 10) : job);
+    }
+  }
+  const Link& link = summarise(study, points, results_).calibrated.at(2).interconnect.link;
+  EXPECT_NEAR(link.bandwidth, 15360 / 7e-6, 1);
+  EXPECT_NEAR(link.latency, 3e-6 - 1024 / link.bandwidth, 1e-12);
 }
 
 TEST_F(StudyFigures, SayHowFarJobsOfOnePointDiffer) {

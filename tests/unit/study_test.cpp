@@ -106,7 +106,7 @@ TEST(Study, ACalibrationIsMadeFromPointsOfTheStudyAndFromPasses) {
   const std::vector<StudyPoint> points =
       points_of(parsed("ranks: [1, 2]\nk: [0, 2, 4]\nall_reduce: false\nhardware: calibrated\n"
                        "models: {shipped: {}, small: {draft: assets/manpy-0.5m}}\n"));
-  ASSERT_EQ(points.size(), 13U);
+  ASSERT_EQ(points.size(), 14U);
   std::vector<std::string> from;
   Study study;
   study.repeats = 5;
@@ -117,6 +117,10 @@ TEST(Study, ACalibrationIsMadeFromPointsOfTheStudyAndFromPasses) {
   EXPECT_THAT(from, ElementsAre("ranks 1, K 0, native, shipped", "ranks 1, K 4, native, shipped",
                                 "ranks 2, K 0, native, shipped", "ranks 2, K 4, native, shipped"));
   EXPECT_EQ(points.back().kind, PointKind::kPasses);
+  const StudyPoint& link = points[points.size() - 2];
+  EXPECT_EQ(link.label(), "link alone, ranks 2");
+  EXPECT_THAT(command_of(parsed("hardware: calibrated\n"), link, 3, "/p", "/j"),
+              IsSupersetOf({"/p/allreduce_bench", "--transport", "auto", "--d-model", "256", "--tokens", "--json"}));
   EXPECT_THAT(command_of(parsed("hardware: calibrated\n"), points.back(), 3, "/p", "/j"),
               IsSupersetOf({"/p/specdec_study", "--time-passes", "--json", "/j"}));
   EXPECT_THAT(error_in("k: [0, 3]\nhardware: calibrated\n"),
