@@ -277,7 +277,7 @@ void ShmCommunicator::all_gather(std::span<const std::byte> mine, std::span<std:
     copy(mine.subspan(offset, count), place(step_, rank_));
     come();
     wait_for_all(step_);
-    take_places(all, mine.size(), offset, count);
+    take_places(mine, all, offset, count);
   });
 }
 
@@ -287,19 +287,21 @@ void ShmCommunicator::gather(std::span<const std::byte> mine, std::span<std::byt
   const InCollective guard(progress_);
   in_pieces(mine.size(), kPlaceBytes, [&](std::size_t offset, std::size_t count) {
     begin_step();
-    copy(mine.subspan(offset, count), place(step_, rank_));
+    if (rank_ != root) copy(mine.subspan(offset, count), place(step_, rank_));
     come();
     if (rank_ == root) {
       wait_for_all(step_);
-      take_places(all, mine.size(), offset, count);
+      take_places(mine, all, offset, count);
     }
   });
 }
 
-void ShmCommunicator::take_places(std::span<std::byte> all, std::size_t each, std::size_t offset,
+void ShmCommunicator::take_places(std::span<const std::byte> mine, std::span<std::byte> all, std::size_t offset,
                                   std::size_t count) const {
   for (int r = 0; r < size_; ++r) {
-    copy({place(step_, r), count}, all.data() + each * r + offset);
+    const std::span<const std::byte> theirs =
+        r == rank_ ? mine.subspan(offset, count) : std::span<const std::byte>(place(step_, r), count);
+    copy(theirs, all.data() + mine.size() * r + offset);
   }
 }
 

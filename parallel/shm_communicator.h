@@ -78,7 +78,9 @@ class ShmCommunicator final : public Communicator {
   /// in its place unless it is sure to come second.
   template <typename T>
   bool climb(std::span<const T> payload);
-  void take_places(std::span<std::byte> all, std::size_t each, std::size_t offset, std::size_t count) const;
+  /// Of each rank `count` bytes of a gather, `offset` bytes into what it brings, this one's own from where they are.
+  void take_places(std::span<const std::byte> mine, std::span<std::byte> all, std::size_t offset,
+                   std::size_t count) const;
 
   /// Starts a step: returns once this rank's place of the step's half is free.
   void begin_step();
