@@ -109,7 +109,7 @@ int calibrate(const StudyCommand& command) {
   study.models = {{.name = "default", .set = {}}};
   study.methods = study.models;
   study.all_reduce = false;
-  study.repeats = 3;
+  study.repeats = command.repeats;
   study.hardware = Study::kCalibrated;
   if (!command.launcher.empty()) study.launcher = command.launcher;
   const std::vector<StudyPoint> points = points_of(study);

@@ -122,7 +122,7 @@ std::vector<FileKey> keys_of(Study& study) {
       variants("methods", study.methods),
       file_key::boolean("all_reduce", study.all_reduce),
       text("all_reduce_bytes", "payloads as allreduce_bench takes them, such as 1K..256K", study.all_reduce_bytes),
-      file_key::integer("repeats", 1, 1000, study.repeats),
+      file_key::integer("repeats", 1, kMostRepeats, study.repeats),
       {"seed", "an integer",
        [&study](const YAML::Node& node, const YamlPlace& place) {
          study.seed = read_integer(place, node, "seed", std::uint64_t{0}, ~std::uint64_t{0});

@@ -19,6 +19,9 @@ struct StudyVariant {
   std::vector<std::string> set;  ///< "key=value", as --set takes them
 };
 
+/// Of a study, and of a calibration.
+inline constexpr int kMostRepeats = 1000;
+
 struct Study {
   std::string name;    ///< of its file
   std::string text;    ///< the file, for the report

@@ -10,6 +10,7 @@
 #include "runtime/byte_sizes.h"
 #include "runtime/enum_names.h"
 #include "runtime/flags.h"
+#include "runtime/study.h"
 #include "runtime/version.h"
 
 namespace specdec {
@@ -71,6 +72,9 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
           ->type_name("[RANKS=1,2]")
           ->expected(0, 1);
   app.add_option("--launcher", command.launcher, "With --calibrate, the words that start {ranks} ranks");
+  app.add_option("--repeats", command.repeats,
+                 "With --calibrate, repetitions: the more, the less noise is in the description")
+      ->capture_default_str();
   const CLI::Option* const timing =
       app.add_option(
              "--time-passes", passes,
@@ -108,8 +112,13 @@ StudyCommand parse_study_command(int argc, const char* const* argv) {
         "command line: found more than one of --plan, --report, --predict, --calibrate and --time-passes, expected "
         "one");
   }
-  if (!command.launcher.empty() && !describes) {
-    throw_bad_input("--launcher: found without --calibrate, expected in the study's file");
+  for (const char* flag : {"--launcher", "--repeats"}) {
+    if (app.count(flag) > 0 && !describes) {
+      throw_bad_input(fmt::format("{}: found without --calibrate, expected in the study's file", flag));
+    }
+  }
+  if (command.repeats < 1 || command.repeats > kMostRepeats) {
+    throw_bad_input(fmt::format("--repeats: found {}, expected 1 to {}", command.repeats, kMostRepeats));
   }
   require("--config", predicts || describes || times ? "a config with a target and a draft"
                                                      : "a study, such as study-shipped.yaml (--help)");

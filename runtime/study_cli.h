@@ -26,6 +26,7 @@ struct StudyCommand {
   std::filesystem::path out;              ///< --out DIR; empty: the study's name in the current directory
   std::vector<std::int64_t> rank_counts;  ///< of --calibrate and --time-passes
   std::string launcher;                   ///< --launcher, of a calibration; empty: as a study's
+  int repeats = 3;                        ///< --repeats, of a calibration
   std::string hardware;                   ///< --hardware
   std::vector<std::string> set;           ///< --set, with kTimePasses
   double alpha = 0;

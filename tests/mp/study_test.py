@@ -4,6 +4,7 @@
     study_test.py [CASE ...] --program build/.../specdec_study --ranks 2
 """
 
+import collections
 import csv
 import json
 import os
@@ -175,9 +176,12 @@ def this_machine_is_described(options):
         forced = os.path.join(directory, "forced.yaml")
         with open(CONFIG, encoding="utf-8") as config, open(forced, "w", encoding="utf-8") as file:
             file.write(config.read() + "\nacceptance: synthetic\nsynthetic.alpha: 0.8\n")
-        done = subprocess.run([options.program, "--calibrate", "1,2", "--config", forced, "--out", out, "--launcher", f"{options.mpirun} -np {{ranks}}"],
+        done = subprocess.run([options.program, "--calibrate", "1,2", "--repeats", "1", "--config", forced, "--out", out, "--launcher", f"{options.mpirun} -np {{ranks}}"],
                               capture_output=True, text=True, timeout=6 * job.LIMIT, check=False)
         expect(done.returncode == 0, f"{done.returncode}: {done.stderr}")
+        with open(f"{out}.jobs/results.jsonl", encoding="utf-8") as file:
+            kinds = collections.Counter(json.loads(line)["kind"] for line in file)
+        expect(kinds == {"run": 4 * 3, "passes": 1, "link": 1}, f"jobs of one repetition: {kinds}")
         for ranks in (1, 2):
             file = f"{out}-{ranks}.yaml"
             predicted = subprocess.run([options.program, "--predict", "--hardware", file, "--config", CONFIG, "--alpha", "0.8"],

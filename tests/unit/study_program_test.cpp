@@ -69,6 +69,9 @@ TEST_F(StudyProgram, ErrorsAreOneLineAndExitCodeTwo) {
   program_.expect_error("--predict --plan --config x", "found more than one of --plan, --report, --predict");
   program_.expect_error("--config study-shipped.yaml --k 0..7", "--k: found without --predict");
   program_.expect_error("--config study-shipped.yaml --launcher x", "--launcher: found without --calibrate");
+  program_.expect_error("--config study-shipped.yaml --repeats 2", "--repeats: found without --calibrate");
+  program_.expect_error("--calibrate 1 --repeats 0 --config chinchilla-like-native.yaml",
+                        "--repeats: found 0, expected 1 to 1000");
   program_.expect_error("--calibrate 0 --config chinchilla-like-native.yaml", "--calibrate: found 0");
   program_.expect_error("--config study-shiped.yaml", "did you mean 'study-shipped.yaml'?");
   program_.expect_error("--predict --hardware tpu-v4x16 --config chinchilla-70b.yaml", "--alpha: found nothing");
