@@ -9,6 +9,7 @@
 #include "backend/factory.h"
 #include "parallel/agree.h"
 #include "parallel/host_cores.h"
+#include "parallel/rank_place.h"
 #include "runtime/adaptive_draft_length.h"
 #include "runtime/agree_isa.h"
 #include "runtime/configuration_hash.h"
@@ -94,6 +95,9 @@ Job::Job(const RunConfig& config, JobGroups& groups, Progress& progress, std::fu
     }
   });
   cache_record_ = weights_cache_->gather(world_);
+  for (const RankPlace& place : rank_places(world_)) {
+    if (std::ranges::find(cpus_, place.cpu) == cpus_.end()) cpus_.push_back(place.cpu);
+  }
   if (links_.drafts() != nullptr) {
     drafts_.emplace(*links_.drafts(), tracer, 2);
     draft_link_.emplace(*drafts_, progress, *backend_, config_.decode.k,
@@ -117,6 +121,7 @@ Job::~Job() = default;
 
 MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
   MachineRecord machine{.ranks = world_.size(),
+                        .cpus = cpus_,
                         .threads = config_.parallel.threads.value_or(1),
                         .backend = backend_->description(),
                         .transport = std::string(target_group_.transport()),

@@ -94,6 +94,7 @@ class Job {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<EncodedPrompt> prompts_;
   WeightsCacheRecord cache_record_;
+  std::vector<std::string> cpus_;
   std::vector<std::vector<double>> loop_times_;  ///< for an optimal K, on rank 0, under each interconnect
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<Decision> decision_;

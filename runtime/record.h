@@ -62,6 +62,7 @@ struct RunRecord {
 struct MachineRecord {
   std::int64_t ranks = 0;
   std::vector<std::string> hosts;  ///< one name each, in order of their first rank
+  std::vector<std::string> cpus;   ///< models of their processors, each once
   std::int64_t threads = 0;        ///< compute threads a rank
   std::string backend;             ///< Backend::description(), the agreed instruction set included
   std::string transport;           ///< Communicator::transport() of the target group

@@ -79,9 +79,9 @@ std::string weight_types(const MachineRecord& machine, Placement placement) {
 std::string machine_lines(const JobRecord& job) {
   const MachineRecord& machine = job.machine;
   std::string text =
-      fmt::format("\n{} rank{} on {} ({} transport), {}, threads a rank: {}, weights in {}\n", machine.ranks,
-                  machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "), machine.transport, machine.backend,
-                  machine.threads, weight_types(machine, job.config.placement));
+      fmt::format("\n{} rank{} on {} ({}; {} transport), {}, threads a rank: {}, weights in {}\n", machine.ranks,
+                  machine.ranks == 1 ? "" : "s", fmt::join(machine.hosts, ", "), fmt::join(machine.cpus, ", "),
+                  machine.transport, machine.backend, machine.threads, weight_types(machine, job.config.placement));
   if (job.config.caches_weights()) {
     text += fmt::format("Matrices of weights from the cache: {}, packed: {}\n", machine.weights_cache.from_cache,
                         machine.weights_cache.packed);

@@ -170,6 +170,7 @@ json machine_json(const JobRecord& job) {
   const MachineRecord& m = job.machine;
   return {{"ranks", m.ranks},
           {"hosts", m.hosts},
+          {"cpus", m.cpus},
           {"threads", m.threads},
           {"backend", m.backend},
           {"transport", m.transport},

@@ -1,6 +1,7 @@
 #include "runtime/study_summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -258,6 +259,14 @@ std::vector<TimedAllReduce> typical_all_reduces(const std::vector<json>& jobs) {
   return typical;
 }
 
+/// "node1, node2 (AMD EPYC 7713)".
+std::string place_of(const json& machine) {
+  const auto names = [&](const char* key) {
+    return fmt::format("{}", fmt::join(machine.value(key, std::vector<std::string>{}), ", "));
+  };
+  return fmt::format("{} ({})", names("hosts"), names("cpus"));
+}
+
 /// What a calibration has beside jobs of the pair.
 struct TimedAlone {
   std::vector<json> passes;
@@ -394,6 +403,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
         continue;
       }
       add(sums, figures, *row, points[i].k);
+      ++summary.places[place_of(row->at("machine"))];
       if (const auto time = row->at("ended").get<std::string>(); time >= latest) {
         latest = time;
         summary.machine = row->at("machine");

@@ -79,6 +79,7 @@ struct StudySummary {
   std::vector<nlohmann::json> all_reduces;  ///< rows of allreduce_bench
   nlohmann::json machine;                   ///< of the last job, with its program
   std::string program;
+  std::map<std::string, int> places;   ///< jobs, by the hosts and processors that they ran on
   std::map<int, Hardware> calibrated;  ///< by ranks, where the study calibrates
   /// Of what is predicted, by ranks; points left out that a calibration was made from.
   std::map<int, Deviations> errors;

@@ -196,6 +196,7 @@ json summary_json(const Study& study, const std::vector<StudyPoint>& points, con
           {"hardware", study.hardware.empty() ? json() : json(study.hardware)},
           {"program", summary.program},
           {"machine", summary.machine},
+          {"places", summary.places},
           {"points", rows},
           {"failed", failed},
           {"all_reduces", summary.all_reduces},

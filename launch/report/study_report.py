@@ -205,7 +205,10 @@ def machine_text(study):
     machine = study["machine"] or {}
     lines = [study["program"].splitlines()[0] if study["program"] else ""]
     if machine:
-        lines.append(f"{', '.join(machine['hosts'])}; {machine['backend']}; transport {machine['transport']}; weights in {machine['dtype']}")
+        # Results that were gone on with may be of several machines.
+        places = study["places"]
+        lines += [place if len(places) == 1 else f"{jobs} jobs on {place}" for place, jobs in places.items()]
+        lines.append(f"{machine['backend']}; transport {machine['transport']}; weights in {machine['dtype']}")
     return " &middot; ".join(escape(line) for line in lines if line)
 
 

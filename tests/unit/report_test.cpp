@@ -374,12 +374,16 @@ TEST(Report, NamesTheTypesOfWeights) {
 }
 
 TEST(Report, SaysHowMuchAndWhy) {
-  RunJournal journal(
-      greedy(),
-      {.ranks = 8, .hosts = {"a", "b"}, .threads = 1, .backend = "cpu (x)", .transport = "mpi", .dtype = "bf16"});
+  RunJournal journal(greedy(), {.ranks = 8,
+                                .hosts = {"a", "b"},
+                                .cpus = {"EPYC"},
+                                .threads = 1,
+                                .backend = "cpu (x)",
+                                .transport = "mpi",
+                                .dtype = "bf16"});
   record_job(journal);
   const std::string text = report_text(journal.snapshot());
-  EXPECT_THAT(text, HasSubstr("8 ranks on a, b (mpi transport), cpu (x), threads a rank: 1, weights in bf16"));
+  EXPECT_THAT(text, HasSubstr("8 ranks on a, b (EPYC; mpi transport), cpu (x), threads a rank: 1, weights in bf16"));
   EXPECT_THAT(text, ::testing::ContainsRegex("ms per token +10 +8\n"));
   EXPECT_THAT(text, HasSubstr("Speed-up: 1.25"));
   EXPECT_THAT(text, Not(HasSubstr("Late")));

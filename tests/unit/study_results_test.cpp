@@ -101,7 +101,7 @@ json ran(const StudyPoint& point, int repeat, double loops, double tokens, doubl
   }
   json out = row(point.key, repeat);
   out.update({{"run", {{"metrics", metrics}, {"collectives", {{"total", 200}, {"late", 50}}}, {"prompts", prompts}}},
-              {"machine", {{"ranks", 1}}},
+              {"machine", {{"ranks", 1}, {"hosts", {"a", "b"}}, {"cpus", {"EPYC"}}}},
               {"program", "specdec_dist 0.1.0\nmore"},
               {"modelled", true},
               {"forced", "weights: random (seed 0)"},
@@ -139,6 +139,18 @@ TEST_F(StudyFigures, ArePredictedForTheShareThatStoodInTheirJobs) {
   EXPECT_DOUBLE_EQ(fast.predicted.value().tokens_per_loop, tokens_per_loop(0.6, 4));
   EXPECT_FALSE(summary.points[0].stood);
   EXPECT_DOUBLE_EQ(summary_json(study_, points_, summary)["points"][1]["accepted_over_reached"].get<double>(), 0.6);
+}
+
+/// One that was gone on with may have run on several machines.
+TEST_F(StudyFigures, SayWhatTheJobsRanOn) {
+  json job = ran(points_[0], 0, 100, 1, 10);
+  results_.append(job);
+  results_.append(ran(points_[1], 0, 100, 1, 10));
+  job["repeat"] = 1;
+  job["machine"]["cpus"] = {"Xeon"};
+  results_.append(job);
+  const json places = summary_json(study_, points_, summarise(study_, points_, results_))["places"];
+  EXPECT_EQ(places, json({{"a, b (EPYC)", 2}, {"a, b (Xeon)", 1}}));
 }
 
 TEST_F(StudyFigures, ACalibratedLinkIsThatOfRanksThatDoNothingElse) {
