@@ -210,6 +210,8 @@ Hardware calibrate(const CalibrationData& jobs) {
   check(!jobs.passes.target.empty() && jobs.passes.draft.size() > 1 && jobs.drafts.drafted > 0,
         "a calibration has passes, and a job that drafts");
   CalibrationData data = jobs;
+  // Between passes of a loop comes other work.
+  if (data.passes.beside.pass > 0) data.passes.draft.front() = data.passes.beside.pass;
   Hardware hardware;
   hardware.ranks = data.ranks;
   hardware.cache_bytes = 4;

@@ -165,15 +165,16 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   const auto small_first = [&](std::size_t rows) {
     for (std::size_t token = 1; token < std::max<std::size_t>(rows, 2); ++token) small->pass(1);
   };
+  const auto stir = [&](std::size_t /*rows*/) { part.stir(); };
   for (int turn = 0; turn < kTurns; ++turn) {
     of_part.turn(draft_first);
     of_part_small.turn(small_first);
     if (other_context != context) of_keys.turn();
     of_beside_products.turn(draft_first);
     if (of_whole) of_whole->turn(draft_first);
-    of_draft.turn();
-    of_layers.turn();
-    loops.push_back(warm_loops(config, draft->model(), small->model(), kTimedRows, context));
+    of_draft.turn(stir);
+    of_layers.turn(stir);
+    loops.push_back(warm_loops(config, draft->model(), small->model(), kTimedRows, context, [&] { part.stir(); }));
   }
   const auto middle = [&](double WarmLoops::*which) {
     std::vector<double> values;
@@ -198,6 +199,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
           .after_more_keys = other_context != context ? of_keys.medians() : std::vector<double>{},
           .more_keys = std::abs(other_context - context),
           .beside = {.loop = middle(&WarmLoops::loop),
+                     .pass = middle(&WarmLoops::pass),
                      .drafted = middle(&WarmLoops::drafted),
                      .accepted = middle(&WarmLoops::accepted),
                      .scored = std::move(scored)}};

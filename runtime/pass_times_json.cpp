@@ -32,6 +32,7 @@ json pass_times_json(const std::map<int, PassTimes>& all) {
                                   {"after_more_keys_ms", ms(of.after_more_keys)},
                                   {"more_keys", of.more_keys},
                                   {"loop_ms", kMsPerSecond * of.beside.loop},
+                                  {"loop_pass_ms", kMsPerSecond * of.beside.pass},
                                   {"drafted_ms", kMsPerSecond * of.beside.drafted},
                                   {"accepted_ms", kMsPerSecond * of.beside.accepted},
                                   {"scored_ms", ms(of.beside.scored)}};
@@ -54,6 +55,7 @@ PassTimes pass_times_from_json(const json& all, int ranks) {
           .after_more_keys = by_rows("after_more_keys_ms"),
           .more_keys = of.at("more_keys").get<std::int64_t>(),
           .beside = {.loop = one("loop_ms"),
+                     .pass = one("loop_pass_ms"),
                      .drafted = one("drafted_ms"),
                      .accepted = one("accepted_ms"),
                      .scored = by_rows("scored_ms")}};

@@ -240,6 +240,7 @@ PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
           .after_more_keys = by_rows([](T of) -> const auto& { return of.after_more_keys; }),
           .more_keys = all.front().more_keys,
           .beside = {.loop = one([](T of) { return of.beside.loop; }),
+                     .pass = one([](T of) { return of.beside.pass; }),
                      .drafted = one([](T of) { return of.beside.drafted; }),
                      .accepted = one([](T of) { return of.beside.accepted; }),
                      .scored = by_rows([](T of) -> const auto& { return of.beside.scored; })}};

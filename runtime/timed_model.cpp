@@ -88,7 +88,7 @@ double TimedModel::pass(std::size_t rows, std::size_t context) {
 
 /// What rank 0 has all do.
 struct TimedRanks::Order {
-  enum class What : std::uint8_t { kPrefill, kPass, kLeave };
+  enum class What : std::uint8_t { kPrefill, kPass, kStir, kLeave };
   What what = What::kPrefill;
   std::size_t rows = 0;
   std::size_t context = 0;
@@ -174,7 +174,7 @@ class TimedRanks::Others {
   /// A rank's part of what command() says.
   static double obey(TimedModel& model, const Order& order) {
     if (order.what == Order::What::kPass) return model.pass(order.rows, order.context);
-    model.prefill();
+    if (order.what == Order::What::kPrefill) model.prefill();
     return 0;
   }
   /// Of a rank that others wait for.
@@ -241,6 +241,8 @@ TimedRanks::TimedRanks(int ranks, int cores, const BackendOptions& options, doub
 }
 
 TimedRanks::~TimedRanks() = default;
+
+void TimedRanks::stir() { do_all({.what = Order::What::kStir}); }
 
 double TimedRanks::pass(std::size_t rows, std::size_t context) {
   const double before = clock_ ? clock_->seconds() : 0;

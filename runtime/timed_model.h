@@ -56,6 +56,8 @@ class TimedRanks {
   ~TimedRanks();
 
   Backend& backend() { return *backend_; }
+  /// Has the others wait anew, as they do in a job while rank 0 drafts, decides and begins a round: awake at first, which the cores of some machines notice that rank 0 has not.
+  void stir();
   /// As TimedModel::pass(), by all ranks.
   double pass(std::size_t rows, std::size_t context = 0);
   /// Of the seconds of the last pass(), those that rank 0 spent on all else than products. Nothing of a backend that does its work later.

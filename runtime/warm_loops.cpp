@@ -46,19 +46,23 @@ class NothingStands final : public Verifier {
 /// Keeps what the scoring passes of whole loops took, and the loops beside all passes. In each `stand` drafted tokens stand.
 class BesidePasses final : public OutputSink {
  public:
-  BesidePasses(const Tracer& drafts, std::int64_t stand) : drafts_(drafts), stand_(stand) {}
+  BesidePasses(const Tracer& drafts, std::int64_t stand, const std::function<void()>& after_loop)
+      : drafts_(drafts), stand_(stand), after_loop_(after_loop) {}
   void begin_output(const std::string&, std::span<const Token>) override {}
   void prefilled(double) override { began_ = now_seconds(); }
   void append(std::span<const Token>, const std::string&, const LoopRecord& loop) override {
     const std::span<const TraceEvent> events = drafts_.events();
     double passes = loop.score_compute;
     for (; seen_ < events.size(); ++seen_) {
-      if (events[seen_].kind == &ModelDrafter::kPass) passes += seconds_of(events[seen_]);
+      if (events[seen_].kind != &ModelDrafter::kPass) continue;
+      passes += seconds_of(events[seen_]);
+      if (events[seen_].value == 1) drafts_of_one_row_.push_back(seconds_of(events[seen_]));
     }
     if (loop.cut) return;
     check(loop.accepted == stand_, "warm loops are of the kind that they are timed as");
     beside_.push_back(loop.total - passes);
     scores_.push_back(loop.score_compute);
+    after_loop_();
   }
   void finish_output(const std::string&, const std::string&) override {}
 
@@ -68,22 +72,25 @@ class BesidePasses final : public OutputSink {
   }
   double beside() const { return median(beside_); }
   double score() const { return median(scores_); }
+  double draft() const { return drafts_of_one_row_.empty() ? 0 : median(drafts_of_one_row_); }
 
  private:
   static double seconds_of(const TraceEvent& event) { return static_cast<double>(event.end - event.begin) * 1e-9; }
 
   const Tracer& drafts_;
   const std::int64_t stand_;
+  const std::function<void()>& after_loop_;
   std::size_t seen_ = 0;
   double began_ = 0;
   std::vector<double> beside_;
   std::vector<double> scores_;
+  std::vector<double> drafts_of_one_row_;
 };
 
 }  // namespace
 
 WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& smaller, std::int64_t most_rows,
-                     std::int64_t context) {
+                     std::int64_t context, const std::function<void()>& after_loop) {
   const std::int64_t room = model.config().context - context;
   if (context < 1 || room < 2 * kWarmRows) return {};
   Progress progress;
@@ -97,6 +104,7 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& s
   struct Typical {
     double beside = 0;
     double score = 0;
+    double draft = 0;
   };
   const auto typical = [&](const Verifier& verifier, Transformer& draft, Loops loops, std::int64_t drafted,
                            std::int64_t stand) -> Typical {
@@ -107,19 +115,21 @@ WarmLoops warm_loops(const RunConfig& config, Transformer& model, Transformer& s
     Scorer scorer(model, group, decision);
     RoundChannel channel(control, progress, std::max<std::int64_t>(drafted, 1));
     FixedDraftLength length(drafted);
-    BesidePasses sink(tracer, stand);
+    BesidePasses sink(tracer, stand, after_loop);
     Coordinator coordinator(scorer, channel, drafted > 0 ? &drafter : nullptr, length, nullptr,
                             {.max_new_tokens = room, .eos = {}, .stop = {}}, [&] { return sink.enough(loops); });
     coordinator.generate(0, "", prompt, sink);
-    return {sink.beside(), sink.score()};
+    return {sink.beside(), sink.score(), sink.draft()};
   };
   const TokenVerifier rule;
   const NothingStands nothing;
   const double alone = typical(rule, model, kBeside, 0, 0).beside;
   const double all = typical(rule, model, kBeside, kDrafted, kDrafted).beside;
-  const double none = typical(nothing, model, kBeside, kDrafted, 0).beside;
+  const Typical none_stand = typical(nothing, model, kBeside, kDrafted, 0);
+  const double none = none_stand.beside;
   constexpr auto kTokens = static_cast<double>(kDrafted);
   WarmLoops found = {.loop = alone,
+                     .pass = none_stand.draft,
                      .drafted = std::max((none - alone) / kTokens, 0.0),
                      .accepted = std::max((all - none) / kTokens, 0.0)};
   if (alone <= 0 || room < kScored.least + most_rows) return found;

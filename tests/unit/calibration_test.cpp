@@ -107,6 +107,7 @@ CalibrationData seen(const Hardware& hardware, const PredictedJob& job, std::int
       keys + hardware.attention_seconds(score.attention) +
       static_cast<double>(score.layers) * (hardware.layer_seconds + hardware.cold_layer_seconds);
   data.passes.beside.loop = hardware.loop_seconds;
+  data.passes.beside.pass = data.passes.draft.front();
   data.passes.beside.drafted = hardware.drafted_seconds;
   data.passes.beside.accepted = hardware.accepted_seconds;
   return data;
@@ -292,6 +293,16 @@ TEST(Calibration, WhatStaysInACacheIsScoredAsInLoopsOfItsOwn) {
   EXPECT_NEAR(score(found, 0), score(truth(1), 0), 0.01 * score(truth(1), 0));
   data.passes.beside.scored.clear();
   EXPECT_NEAR(score(calibrate(data), 4), score(truth(1), 4), 0.01 * score(truth(1), 4)) << "as one after another";
+}
+
+/// Back to back they have nothing beside them in the cores.
+TEST(Calibration, WhatStaysInACacheIsReadAsInLoops) {
+  CalibrationData data = seen(truth(1), shipped(1), 4);
+  data.passes.draft.front() /= 2;
+  const auto later = [&](const Hardware& of) { return loop_work(of, shipped(1), 4).later_draft.total(); };
+  EXPECT_NEAR(later(calibrate(data)), later(truth(1)), 0.01 * later(truth(1)));
+  data.passes.beside.pass = 0;
+  EXPECT_NEAR(later(calibrate(data)), later(truth(1)) / 2, 0.01 * later(truth(1))) << "where no loops were timed";
 }
 
 TEST(Calibration, WhereJobsDraftMoreQuicklyThanWarmLoopsTheFirstPassIsTheQuicker) {

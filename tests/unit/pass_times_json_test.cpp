@@ -16,7 +16,7 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
                         .beside_products = 3e-4,
                         .after_more_keys = {1e-4, 2e-4},
                         .more_keys = 384,
-                        .beside = {.loop = 1e-5, .drafted = 2e-5, .accepted = 3e-5, .scored = {4e-5}}};
+                        .beside = {.loop = 1e-5, .pass = 6e-5, .drafted = 2e-5, .accepted = 3e-5, .scored = {4e-5}}};
   const PassTimes found = pass_times_from_json(pass_times_json({{4, times}}), 4);
   EXPECT_EQ(found.threads, 2);
   EXPECT_DOUBLE_EQ(found.target.at(1), 2e-3);
@@ -29,6 +29,7 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
   EXPECT_DOUBLE_EQ(found.after_more_keys.at(1), 2e-4);
   EXPECT_EQ(found.more_keys, 384);
   EXPECT_DOUBLE_EQ(found.beside.loop, 1e-5);
+  EXPECT_DOUBLE_EQ(found.beside.pass, 6e-5);
   EXPECT_DOUBLE_EQ(found.beside.drafted, 2e-5);
   EXPECT_DOUBLE_EQ(found.beside.accepted, 3e-5);
   EXPECT_DOUBLE_EQ(found.beside.scored.at(0), 4e-5);

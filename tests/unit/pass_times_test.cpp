@@ -42,6 +42,7 @@ TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
     EXPECT_GT(times.beside_products, 0) << ranks;
     EXPECT_EQ(times.more_keys, 384) << ranks;
     EXPECT_GT(times.beside.loop, 0) << ranks;
+    EXPECT_GT(times.beside.pass, 0) << ranks;
     EXPECT_GT(times.beside.drafted, 0) << ranks;
   }
   EXPECT_EQ(found.at(1).whole_target, found.at(1).target.front()) << "one rank has all of it";

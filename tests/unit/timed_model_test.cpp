@@ -132,6 +132,18 @@ TEST_F(TimedRanksDeathTest, ARankThatThrowsEndsTheProcessWithItsWord) {
   }
 }
 
+/// Which is no pass: its own work goes on.
+TEST_F(TimedRanksTest, MayBeStirredBetweenPasses) {
+  for (const int ranks : {1, 2}) {
+    TimedRanks timed(ranks, cores, {}, kDeadline, make());
+    for (int i = 0; i < 3; ++i) {
+      timed.stir();
+      timed.stir();
+      EXPECT_GT(timed.pass(2), 0) << ranks;
+    }
+  }
+}
+
 TEST_F(TimedRanksTest, ARankThatWaitsForWorkHasTime) {
   TimedRanks timed(2, cores, {}, 0.3, make());
   std::this_thread::sleep_for(std::chrono::seconds(1));
