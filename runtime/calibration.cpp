@@ -35,9 +35,13 @@ struct Weighed {
   double all() const { return weights + keys; }
 };
 
-PassWork work_over(std::int64_t rows, const ModelConfig& model, DType dtype, double context, int ranks) {
-  return work_of(model,
-                 {.rows = rows, .context = static_cast<std::int64_t>(context), .ranks = ranks, .weights = dtype});
+PassWork work_over(std::int64_t rows, const ModelConfig& model, DType dtype, double context, int ranks,
+                   std::optional<std::int64_t> logit_rows = {}) {
+  return work_of(model, {.rows = rows,
+                         .logit_rows = logit_rows,
+                         .context = static_cast<std::int64_t>(context),
+                         .ranks = ranks,
+                         .weights = dtype});
 }
 
 Weighed of_rows(std::int64_t rows, const ModelConfig& model, DType dtype, double context, int ranks) {
@@ -180,7 +184,7 @@ void learn_loops(const CalibrationData& data, const Weighed& share, Hardware& ha
   const double after_all = std::pow(data.drafts.alpha, drafted);
   const double one_row = stays ? passes.draft[0] : passes.draft_after_target;
   const auto first_over = [&](std::int64_t rows) {
-    const PassWork work = work_over(rows, data.draft, data.draft_dtype, data.context, 1);
+    const PassWork work = work_over(rows, data.draft, data.draft_dtype, data.context, 1, 1);  // as loop_work() has it
     return pass_time(hardware, work, 1, stays ? WeightsIn::kCache : WeightsIn::kCacheOnce).work;
   };
   const double first = one_row + after_all * (first_over(2) - first_over(1));

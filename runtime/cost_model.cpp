@@ -12,8 +12,9 @@ namespace specdec {
 namespace {
 
 PassWork work_on(const Hardware& hardware, const ModelConfig& model, DType dtype, std::int64_t rows,
-                 std::int64_t context, int ranks) {
+                 std::int64_t context, int ranks, std::optional<std::int64_t> logit_rows = {}) {
   return work_of(model, {.rows = rows,
+                         .logit_rows = logit_rows,
                          .context = context,
                          .ranks = ranks,
                          .weights = dtype,
@@ -35,8 +36,12 @@ double decision_gather(const Interconnect& interconnect, const ModelConfig& targ
 }
 
 PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in) {
-  const double reading = hardware.reading_seconds(work.weight_bytes, work.cache_bytes, work.rows, ranks, in) +
-                         hardware.attention_seconds(work.attention);
+  const auto read_for = [&](std::int64_t rows) {
+    return hardware.reading_seconds(work.weight_bytes, work.cache_bytes, rows, ranks, in);
+  };
+  const double head = work.logit_rows < work.rows ? work.head_bytes / work.weight_bytes : 0;
+  const double weights = (1 - head) * read_for(work.rows) + head * read_for(work.logit_rows);
+  const double reading = weights + hardware.attention_seconds(work.attention);
   const double computing = hardware.operations_rate > 0 ? work.operations / hardware.operations_rate : 0;
   PassTime time;
   const double layer = hardware.layer_seconds + (in == WeightsIn::kMemory ? hardware.cold_layer_seconds : 0);
@@ -61,7 +66,8 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
   if (k > 0) {
     const bool sharded = job.placement == Placement::kSharded;
     const auto draft_over = [&](std::int64_t rows) {
-      return work_on(hardware, job.draft, job.draft_dtype, rows, job.context, sharded ? ranks : 1);
+      // Of the tokens that it was not fed yet the draft wants what follows the last.
+      return work_on(hardware, job.draft, job.draft_dtype, rows, job.context, sharded ? ranks : 1, 1);
     };
     const PassWork draft = draft_over(1);
     loop.drafting_ranks = drafts_together(job.placement) ? ranks : 1;

@@ -29,7 +29,7 @@ struct PredictedJob {
 
 /// Seconds of a pass.
 struct PassTime {
-  /// max(Hardware::reading_seconds + attention / attention_rate, operations / operations_rate) + layers (layer_seconds, and cold_layer_seconds from memory) + pass_seconds
+  /// max(Hardware::reading_seconds, of the head for as many rows as have logits, + attention / attention_rate, operations / operations_rate) + layers (layer_seconds, and cold_layer_seconds from memory) + pass_seconds
   double work = 0;
   double meeting = 0;  ///< all_reduces T(payload)
   std::int64_t all_reduces = 0;

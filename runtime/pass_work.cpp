@@ -35,17 +35,21 @@ double weights_of(const ModelConfig& model, const Share& share) {
 }
 
 PassWork work_of_share(const ModelConfig& model, const PassShape& pass, const Share& share) {
-  check(pass.rows >= 1 && pass.context >= 0 && pass.ranks >= 1, "a pass has rows and ranks");
+  check(pass.rows >= 1 && pass.logit_rows.value_or(1) >= 1 && pass.context >= 0 && pass.ranks >= 1,
+        "a pass has rows, some of them logits, and ranks");
   const double weights = weights_of(model, share);
+  const double head = static_cast<double>(model.d_model) * share.vocabulary;
   const auto rows = static_cast<double>(pass.rows);
   const auto layers = static_cast<double>(model.layers);
   const double keys = static_cast<double>(pass.context) + rows;
   PassWork work;
   work.rows = pass.rows;
+  work.logit_rows = pass.logit_rows.value_or(pass.rows);
   work.weight_bytes = weights * bytes_of_weight(pass.weights);
+  work.head_bytes = head * bytes_of_weight(pass.weights);
   work.cache_bytes = 2 * layers * share.kv * keys * pass.cache_bytes;
   work.attention = 4 * layers * rows * share.query * keys;
-  work.operations = 2 * rows * weights + work.attention;
+  work.operations = 2 * (rows * (weights - head) + static_cast<double>(work.logit_rows) * head) + work.attention;
   work.layers = model.layers;
   work.all_reduces = pass.ranks > 1 ? 2 * model.layers : 0;
   work.payload_bytes = static_cast<std::size_t>(rows * static_cast<double>(model.d_model) * pass.payload_bytes);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "backend/dtype.h"
 #include "models/config.h"
@@ -11,7 +12,8 @@ namespace specdec {
 /// A pass whose cost is asked for.
 struct PassShape {
   std::int64_t rows = 1;
-  std::int64_t context = 0;  ///< committed tokens that attention reads
+  std::optional<std::int64_t> logit_rows;  ///< of them, those whose logits are wanted; nothing: all
+  std::int64_t context = 0;                ///< committed tokens that attention reads
   int ranks = 1;
   DType weights = DType::kBF16;
   double cache_bytes = 4;    ///< of an element of the KV cache
@@ -23,10 +25,12 @@ struct PassShape {
 /// operations are to those of the matrices as 1 to d_model.
 struct PassWork {
   std::int64_t rows = 1;
-  double weight_bytes = 0;  ///< of matrices, the head's included; embeddings are rows
-  double cache_bytes = 0;   ///< read
-  double operations = 0;    ///< floating point, two a multiply-add
-  double attention = 0;     ///< of them, those of queries with keys and values
+  std::int64_t logit_rows = 1;  ///< that the head is for
+  double weight_bytes = 0;      ///< of matrices, the head's included; embeddings are rows
+  double head_bytes = 0;        ///< of them, the head's
+  double cache_bytes = 0;       ///< read
+  double operations = 0;        ///< floating point, two a multiply-add
+  double attention = 0;         ///< of them, those of queries with keys and values
   std::int64_t layers = 0;
   std::int64_t all_reduces = 0;
   std::size_t payload_bytes = 0;  ///< of one all-reduce

@@ -167,6 +167,10 @@ TEST(CostModel, OperationsAndCacheByHand) {
   EXPECT_EQ(work.cache_bytes, 2 * 2 * 32 * 10 * 4);
   EXPECT_EQ(work.attention, 4 * 2 * 3 * 64 * 10);
   EXPECT_EQ(work.operations, 2 * 3 * weights + 4 * 2 * 3 * 64 * 10);
+  const PassWork last = work_of(model, {.rows = 3, .logit_rows = 1, .context = 7, .cache_bytes = 4});
+  EXPECT_EQ(last.weight_bytes, work.weight_bytes);
+  EXPECT_EQ(last.head_bytes, 2 * 64 * 128);
+  EXPECT_EQ(last.operations, work.operations - 2 * 2 * 64 * 128) << "two rows of three have no logits";
   EXPECT_EQ(bytes_of_weight(DType::kInt8), 1.03125);
   // Beyond what the shard plan cuts: evenly.
   EXPECT_DOUBLE_EQ(work_of(model, {.ranks = 64}).weight_bytes, 2 * weights / 64);
@@ -266,6 +270,10 @@ TEST(CostModel, AfterABlockThatStoodInFullTheFirstPassOfTheDraftHasTwoRows) {
   const double longer = work.first_after_all.total() - work.first_draft.total();
   EXPECT_NEAR(draft(0.5) - draft(0), longer / 8, 1e-12);
   EXPECT_NEAR(draft(1) - draft(0), longer, 1e-12);
+  const PassWork one = work_of(job.draft, {.cache_bytes = hardware.cache_bytes});
+  EXPECT_GT(one.head_bytes, 0);
+  EXPECT_NEAR(longer, 0.5 * (one.weight_bytes - one.head_bytes) / 4e9, 0.001 * longer)
+      << "the head has one row: what follows the last token is wanted, and nothing else";
   // Where the draft is read back after each pass of the target, two rows are hidden behind that.
   hardware.cached_bytes = loop_work(hardware, job, 1).first_draft.work * 4e9;
   hardware.refill_rate = 1e9;
