@@ -173,6 +173,16 @@ TEST(Calibration, TheLinkIsThatOfRanksThatDoNothingElse) {
   EXPECT_NEAR(calibrate(data).interconnect.link.latency, 1.0, 1e-6) << "slower than in jobs, and noise";
 }
 
+/// Where nothing hides what its two rows take.
+TEST(Calibration, ADraftedTokenIsWhatIsLeftOfADraftsFirstPassToo) {
+  PredictedJob job = shipped(1);
+  job.target = job.draft;
+  for (const double alpha : {0.0, 0.8, 1.0}) {
+    const Hardware found = calibrate(seen(truth(1), job, 4, alpha));
+    EXPECT_NEAR(found.drafted_seconds, truth(1).drafted_seconds, 0.2e-6) << alpha;
+  }
+}
+
 TEST(Calibration, KeysAndValuesHaveACostOfTheirOwn) {
   for (const int ranks : {1, 2}) {
     const Hardware hardware = truth(ranks);
