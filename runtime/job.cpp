@@ -55,6 +55,10 @@ class NoSink final : public OutputSink {
   void finish_output(const std::string&, const std::string&) override {}
 };
 
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
+
 }  // namespace
 
 Job::Job(const RunConfig& config, JobGroups& groups, Progress& progress, std::function<bool()> interrupted,
@@ -95,9 +99,7 @@ Job::Job(const RunConfig& config, JobGroups& groups, Progress& progress, std::fu
     }
   });
   cache_record_ = weights_cache_->gather(world_);
-  for (const RankPlace& place : rank_places(world_)) {
-    if (std::ranges::find(cpus_, place.cpu) == cpus_.end()) cpus_.push_back(place.cpu);
-  }
+  for (const RankPlace& place : rank_places(world_)) add_once(cpus_, place.cpu);
   if (links_.drafts() != nullptr) {
     drafts_.emplace(*links_.drafts(), tracer, 2);
     draft_link_.emplace(*drafts_, progress, *backend_, config_.decode.k,
@@ -129,11 +131,7 @@ MachineRecord Job::machine(const std::vector<std::string>& hosts) const {
                         .draft_dtype = config_.draft.empty() ? "" : std::string(name_of(config_.type_of_draft())),
                         .weights_cache = cache_record_};
   if (draft_shape_) machine.operations_ratio = operations_ratio(*draft_shape_, target_->config());
-  for (const std::string& host : hosts) {
-    if (std::ranges::find(machine.hosts, host) == machine.hosts.end()) {
-      machine.hosts.push_back(host);
-    }
-  }
+  for (const std::string& host : hosts) add_once(machine.hosts, host);
   return machine;
 }
 

@@ -219,7 +219,7 @@ std::vector<std::int64_t> ks_of(const Study& study, const StudyVariant& models, 
   return study.ks;
 }
 
-/// Of as many rows of its target as passes are timed over, at the most. allreduce_bench has all-reduces of hosts alone without GPUs.
+/// With GPUs the ranks of its jobs meet on them, and `--transport auto` of allreduce_bench on the host.
 bool times_link(const StudyPoint& calibrates) { return calibrates.ranks > 1 && calibrates.config.backend != "cuda"; }
 
 /// Marks the points that a calibration is made from, and adds that of the passes and those of the links.

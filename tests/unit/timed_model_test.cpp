@@ -132,15 +132,24 @@ TEST_F(TimedRanksDeathTest, ARankThatThrowsEndsTheProcessWithItsWord) {
   }
 }
 
-/// Which is no pass: its own work goes on.
-TEST_F(TimedRanksTest, MayBeStirredBetweenPasses) {
+/// It is no pass, and none of them meet in it.
+TEST_F(TimedRanksTest, AreStirredWithoutAnythingToDo) {
   for (const int ranks : {1, 2}) {
-    TimedRanks timed(ranks, cores, {}, kDeadline, make());
-    for (int i = 0; i < 3; ++i) {
-      timed.stir();
-      timed.stir();
-      EXPECT_GT(timed.pass(2), 0) << ranks;
-    }
+    std::atomic<int> sums = 0;
+    const std::function<void()> count = [&] { ++sums; };
+    std::unique_ptr<Troubled> counts;
+    TimedRanks timed(ranks, cores, {}, kDeadline, [&](Communicator& group, Backend& backend) {
+      Communicator* mine = &group;
+      if (group.rank() == 0) mine = (counts = std::make_unique<Troubled>(group, count)).get();
+      return std::make_unique<TimedModel>(shape, std::make_unique<RandomTensors>(1), DType::kBF16, backend,
+                                          std::vector<std::int64_t>{20}, 4, *mine);
+    });
+    const int of_prefill = sums;
+    timed.stir();
+    timed.stir();
+    EXPECT_EQ(sums, of_prefill) << ranks;
+    EXPECT_GT(timed.pass(2), 0) << ranks;
+    EXPECT_GT(sums, of_prefill) << ranks;
   }
 }
 
