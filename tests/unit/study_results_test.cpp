@@ -178,7 +178,8 @@ TEST_F(StudyFigures, ACalibratedLinkIsThatOfRanksThatDoNothingElse) {
       results_.append(point.kind == PointKind::kDecode ? ran(point, repeat, 100, 2, 10) : job);
     }
   }
-  const Link& link = summarise(study, points, results_).calibrated.at(2).interconnect.link;
+  const StudySummary summary = summarise(study, points, results_);
+  const Link& link = summary.calibrated.at(2).interconnect.link;
   EXPECT_NEAR(link.bandwidth, 15360 / 7e-6, 1);
   EXPECT_NEAR(link.latency, 3e-6 - 1024 / link.bandwidth, 1e-12);
 }
