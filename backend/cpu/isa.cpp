@@ -60,6 +60,17 @@ Isa detect_isa() {
 
 bool has_fast_vdpbf16ps() { return detect_isa() >= Isa::kAvx512Bf16 && __builtin_cpu_is("amd") != 0; }
 
+bool has_fast_single_stream() {
+  constexpr unsigned kFamilyOfZen5 = 0x1a;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (!has_fast_vdpbf16ps() || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+  return family >= kFamilyOfZen5;
+}
+
 bool has_avx512_vnni() { return detect_isa() >= Isa::kAvx512 && __builtin_cpu_supports("avx512vnni"); }
 
 std::string_view name_of(Isa isa) { return kNames.at(static_cast<std::size_t>(isa)); }

@@ -58,6 +58,10 @@ std::int64_t panels_of_chunk(const CpuPackedLinear& weight, std::int64_t rows) {
   return std::max<std::int64_t>((panels + side_by_side - 1) / side_by_side, 1) * side_by_side;
 }
 
+const MatmulKernel& bf16_of_avx512_bf16() {
+  return has_fast_single_stream() ? kMatmulVdpbf16OneStream : has_fast_vdpbf16ps() ? kMatmulVdpbf16 : kMatmulAvx512Bf16;
+}
+
 const MatmulKernel& int8_of_avx512() { return has_avx512_vnni() ? kMatmulVnniInt8 : kMatmulAvx512Int8; }
 
 }  // namespace
@@ -72,7 +76,7 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
     case Isa::kAvx512:
       return choose(kMatmulAvx512F32, kMatmulAvx512Bf16, int8_of_avx512());
     case Isa::kAvx512Bf16:
-      return choose(kMatmulAvx512F32, has_fast_vdpbf16ps() ? kMatmulVdpbf16 : kMatmulAvx512Bf16, int8_of_avx512());
+      return choose(kMatmulAvx512F32, bf16_of_avx512_bf16(), int8_of_avx512());
     case Isa::kAmxBf16:
       return choose(kMatmulAvx512F32, kMatmulAmxBf16, int8_of_avx512());
     case Isa::kScalar:

@@ -8,7 +8,9 @@
 namespace specdec {
 namespace {
 
-struct Dot : WideFewStreams {
+template <class Reads>
+struct Dot : Reads {
+  using Acc = typename Reads::Acc;
   static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;
@@ -35,6 +37,7 @@ struct Dot : WideFewStreams {
 
 }  // namespace
 
-const MatmulKernel kMatmulVdpbf16 = SkinnyMatmul<Dot>::kernel();
+const MatmulKernel kMatmulVdpbf16 = SkinnyMatmul<Dot<WideFewStreams>>::kernel();
+const MatmulKernel kMatmulVdpbf16OneStream = SkinnyMatmul<Dot<WideOneStream>>::kernel();
 
 }  // namespace specdec

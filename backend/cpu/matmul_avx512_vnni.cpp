@@ -10,7 +10,7 @@ namespace {
 
 struct WideInt8Fours : WideInt8 {
   // A step is four instructions' worth for each row, and the chain of one panel waits for memory already; of two streams Zen 4 reads less.
-  static constexpr int kMostPanels = 1;
+  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 1; }
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 2;  // and what is added to the weights
   static constexpr std::int32_t kOffset = 128;

@@ -31,10 +31,10 @@ struct Int8Header {
 /// How a `V` reads weights unless it says otherwise.
 struct Streams {
   /// Panels side by side at most, each of which is a stream of its own.
-  static constexpr int kMostPanels = 8;
+  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 8; }
   /// How far ahead the weights of each of so many panels are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
   /// machine's own prefetchers stop at the end of a page.
-  static constexpr std::int64_t ahead_bytes(int /*panels*/, bool /*from_memory*/) { return 2048; }
+  static constexpr std::int64_t ahead_bytes(int /*rows*/, int /*panels*/, bool /*from_memory*/) { return 2048; }
   static constexpr int kAheadInto = 3;  ///< __builtin_prefetch's locality: 3 the first cache, 2 the second
 };
 
@@ -47,9 +47,9 @@ struct SkinnyMatmul {
 
   /// Panels side by side: as many as the registers hold, so that independent chains hide the latency of a multiply-add and a
   /// broadcast input serves several panels.
-  static constexpr int panels_for(int rows) {
+  static constexpr int panels_for(int rows, bool from_memory) {
     int panels = 1;
-    while (panels < V::kMostPanels && registers_for(rows, 2 * panels) <= V::kRegisters) {
+    while (panels < V::most_panels(rows, from_memory) && registers_for(rows, 2 * panels) <= V::kRegisters) {
       panels *= 2;
     }
     return panels;
@@ -256,27 +256,26 @@ struct SkinnyMatmul {
   }
 
   /// Panels [begin, end) for R rows, B at a time, what is left in halves. After panel `last` comes the next matrix.
-  template <int R, int B>
+  template <int R, bool kFromMemory, int B = panels_for(R, kFromMemory)>
   static void panels(const MatmulJob& job, const std::byte* x, float* y, std::int64_t begin, std::int64_t end,
                      std::int64_t last) {
-    const auto block_of =
-        job.from_memory ? &block<R, B, V::ahead_bytes(B, true)> : &block<R, B, V::ahead_bytes(B, false)>;
     for (; begin + B <= end; begin += B) {
-      block_of(job, x, y, begin, last);
+      block<R, B, V::ahead_bytes(R, B, kFromMemory)>(job, x, y, begin, last);
     }
     if constexpr (B > 1) {
-      panels<R, B / 2>(job, x, y, begin, end, last);
+      panels<R, kFromMemory, B / 2>(job, x, y, begin, end, last);
     }
   }
 
   struct OfRows {
-    void (*panels)(const MatmulJob&, const std::byte*, float*, std::int64_t, std::int64_t, std::int64_t);
+    decltype(&panels<1, true>) from_memory;
+    decltype(&panels<1, false>) from_cache;
     std::int64_t side_by_side;
   };
 
   template <int... I>
   static const OfRows* by_rows(std::integer_sequence<int, I...>) {
-    static constexpr OfRows kByRows[] = {{&panels<I + 1, panels_for(I + 1)>, panels_for(I + 1)}...};
+    static constexpr OfRows kByRows[] = {{&panels<I + 1, true>, &panels<I + 1, false>, panels_for(I + 1, false)}...};
     return kByRows;
   }
   static const OfRows& of_rows(std::int64_t rows) {
@@ -328,9 +327,12 @@ struct SkinnyMatmul {
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    for_blocks_of_rows(job, begin, end,
-                       [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop,
-                           bool new_next) { of_rows(rows).panels(job, x, y, first, stop, new_next ? end : -1); });
+    for_blocks_of_rows(
+        job, begin, end,
+        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, bool new_next) {
+          const OfRows& of = of_rows(rows);
+          (job.from_memory ? of.from_memory : of.from_cache)(job, x, y, first, stop, new_next ? end : -1);
+        });
   }
 
   static constexpr MatmulKernel kernel() { return kernel_packing(&pack); }

@@ -49,7 +49,7 @@ struct MatmulKernel {
   /// Writes `count` inputs of each of `rows` <= max_rows rows, `stride` elements apart, in the form that `run` reads: rounded to the type of the
   /// weights, the rows side by side in each step (on tiles: in each kTileSteps), and zeros where the weights have them.
   void (*pack)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed);
-  /// Panels that it multiplies with side by side, for `rows` <= max_rows rows.
+  /// Panels that it multiplies with side by side, for `rows` <= max_rows rows; a part of them where they come from memory.
   std::int64_t (*side_by_side)(std::int64_t rows);
   /// Bytes of packed x for one step of a panel.
   std::int64_t x_step_bytes;
@@ -66,6 +66,7 @@ extern const MatmulKernel kMatmulAvx2Bf16;
 extern const MatmulKernel kMatmulAvx512F32;
 extern const MatmulKernel kMatmulAvx512Bf16;
 extern const MatmulKernel kMatmulVdpbf16;
+extern const MatmulKernel kMatmulVdpbf16OneStream;
 extern const MatmulKernel kMatmulAmxBf16;
 // Of int8 all have the same bits.
 extern const MatmulKernel kMatmulScalarInt8;

@@ -28,12 +28,27 @@ struct Wide : Streams {
 /// AVX-512 BF16").
 struct WideFewStreams : Wide {
   static constexpr int kMostPanels = 4;
+  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return kMostPanels; }
   /// As many bytes by all panels together: of few panels rows are many, and a step of theirs takes as long. Where rows are few, so that memory is what is waited
   /// for, the core's loads run far ahead by themselves, and what it asks for farther ahead than that is in their way.
-  static constexpr std::int64_t ahead_bytes(int panels, bool from_memory) {
+  static constexpr std::int64_t ahead_bytes(int /*rows*/, int panels, bool from_memory) {
     return panels == kMostPanels && from_memory ? 1024 : 4096 * kMostPanels / panels;
   }
   static constexpr int kAheadInto = 2;
+};
+
+/// For CPUs of which has_fast_single_stream(): from memory one panel alone is read at the memory's speed, which of several each next one lowers. From farther ahead the more rows there
+/// are, since a step of theirs takes as long; from 12 rows on it is their sums that are waited for.
+struct WideOneStream : WideFewStreams {
+  static constexpr int kManyRows = 12;
+  static constexpr int most_panels(int rows, bool from_memory) {
+    return from_memory && rows < kManyRows ? 1 : kMostPanels;
+  }
+  static constexpr std::int64_t ahead_bytes(int rows, int panels, bool from_memory) {
+    if (from_memory && rows < kManyRows) return rows < 5 ? 8192 : 12288;
+    return 4096 * kMostPanels / panels;
+  }
+  static constexpr int kAheadInto = 3;
 };
 
 /// For kernels of int8 (matmul_int8.h), without the products.

@@ -183,6 +183,7 @@ std::vector<Subject> subjects_of(Isa isa) {
   if (isa == Isa::kAvx512Bf16) {
     subjects.push_back({"bf16-widened", DType::kBF16, &kMatmulAvx512Bf16});
     subjects.push_back({"bf16-vdpbf16ps", DType::kBF16, &kMatmulVdpbf16});
+    subjects.push_back({"bf16-vdpbf16ps-one-stream", DType::kBF16, &kMatmulVdpbf16OneStream});
   }
   if (isa >= Isa::kAvx512) {
     subjects.push_back({"int8-maddubs", DType::kInt8, &kMatmulAvx512Int8});
@@ -204,10 +205,10 @@ int main(int argc, char** argv) {
   int threads = 1;
   int repetitions = 15;
   app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
-  app.add_option(
-         "--dtype", weights,
-         "type of the weights: bf16, f32 or int8; by name with avx512_bf16 bf16-widened or bf16-vdpbf16ps, with "
-         "AVX-512 int8-maddubs or int8-vnni")
+  app.add_option("--dtype", weights,
+                 "type of the weights: bf16, f32 or int8; by name with avx512_bf16 bf16-widened, bf16-vdpbf16ps or "
+                 "bf16-vdpbf16ps-one-stream, with "
+                 "AVX-512 int8-maddubs or int8-vnni")
       ->capture_default_str();
   app.add_option("--beside", beside, "another one, which takes turns with it");
   app.add_option("--shapes", shapes, "which model")

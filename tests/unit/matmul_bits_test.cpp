@@ -242,8 +242,11 @@ TEST_F(MatmulBits, Vdpbf16psMakesTheSameSums) {
     const Weight weight(kSomeOutputs, 257, 11, cut);
     const CpuPackedLinear plain(weight.spec(DType::kBF16), Isa::kAvx2);
     const CpuPackedLinear packed(weight.spec(DType::kBF16), kMatmulVdpbf16);
-    for (const std::int64_t rows : {1, 5, 16, 17, 33}) {
-      EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows), multiply(plain, x_.data(), rows))) << rows << " rows";
+    const CpuPackedLinear one_stream(weight.spec(DType::kBF16), kMatmulVdpbf16OneStream);
+    for (const std::int64_t rows : {1, 4, 5, 11, 12, 15, 16, 17, 33}) {
+      const std::vector<float> want = multiply(plain, x_.data(), rows);
+      EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows), want)) << rows << " rows";
+      EXPECT_TRUE(same_bits(multiply(one_stream, x_.data(), rows), want)) << rows << " rows";
     }
   }
 }
