@@ -376,6 +376,7 @@ Band band(std::vector<double> values, double mean) {
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results) {
   StudySummary summary;
   TimedAlone timed;
+  std::vector<PacedJob> paced;
   std::string latest;
   for (std::size_t i = 0; i < points.size(); ++i) {
     PointFigures figures;
@@ -405,7 +406,9 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
       }
       add(sums, figures, *row, points[i].k);
       ++summary.places[place_of(row->at("machine"))];
-      if (const auto time = row->at("ended").get<std::string>(); time >= latest) {
+      const auto time = row->at("ended").get<std::string>();
+      paced.push_back({.point = i, .loop_ms = sums.job_loop.back(), .ended = time});
+      if (time >= latest) {
         latest = time;
         summary.machine = row->at("machine");
         summary.program = row->at("program").get<std::string>();
@@ -416,6 +419,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
   }
   if (study.calibrates() && !timed.passes.empty()) calibrate_points(summary, study, points, std::move(timed));
   compare_points(summary, study, points);
+  summary.pace = pace_of(std::move(paced));
   return summary;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/calibration.h"
 #include "runtime/cost_model.h"
 #include "runtime/metrics.h"
+#include "runtime/pace.h"
 #include "runtime/study.h"
 #include "runtime/study_results.h"
 
@@ -86,6 +87,7 @@ struct StudySummary {
   std::map<std::pair<int, std::string>, Deviations> errors_of_models;  ///< the same by ranks and models
   /// Of every other job of the same points from the rest: what lies in any error.
   std::map<int, Deviations> halves;
+  std::optional<Pace> pace;
 };
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);

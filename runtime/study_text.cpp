@@ -157,6 +157,11 @@ std::string cell(const std::optional<double>& value, const char* format = "{:.3f
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
 }
 
+json pace_json(const std::optional<Pace>& pace) {
+  if (!pace) return {};
+  return {{"parts", pace->parts}, {"least", pace->least}, {"most", pace->most}};
+}
+
 }  // namespace
 
 json summary_json(const Study& study, const std::vector<StudyPoint>& points, const StudySummary& summary) {
@@ -197,6 +202,7 @@ json summary_json(const Study& study, const std::vector<StudyPoint>& points, con
           {"program", summary.program},
           {"machine", summary.machine},
           {"places", summary.places},
+          {"pace", pace_json(summary.pace)},
           {"points", rows},
           {"failed", failed},
           {"all_reduces", summary.all_reduces},
@@ -299,6 +305,13 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
       }
       if (several > 1) text += by_models;
     }
+  }
+  if (summary.pace) {
+    text += fmt::format(
+        "\nThe machine's pace: jobs took {:.2f} to {:.2f} of what their points typically take, in the median of each "
+        "of "
+        "{} parts of the study in time.\n",
+        summary.pace->least, summary.pace->most, summary.pace->parts);
   }
   if (!failures.empty()) text += "\nFailed:\n\n" + failures;
   return text;

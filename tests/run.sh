@@ -105,6 +105,22 @@ make_ready() {
   esac
 }
 
+# build_ahead: what the later stages need, behind all else, while jobs under mpirun wait for one another. What fails there fails again, and is told, when its stage is made ready.
+ahead=""
+build_ahead() {
+  # A process group of its own, so that it ends with this script as a whole.
+  set -m
+  (
+    renice -n 19 "$BASHPID"
+    for stage in $stages; do [ "$stage" = release ] || make_ready "$stage"; done
+  ) </dev/null >/dev/null 2>&1 &
+  ahead=$!
+  set +m
+}
+trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 bash "$here/../launch/bootstrap.sh" --tests || give_up "installing what the tests need"
 launcher=(env)
 cores=$(nproc)
@@ -114,7 +130,9 @@ for stage in $stages; do
     release)
       if [ "$label" != "$under_mpirun" ]; then run_tests release "$cores" -LE "$under_mpirun" ${label:+-L "$label"}; fi
       # Jobs under mpirun start, end, and let deadlines pass: most of the time they compute nothing.
+      if [ -z "$label" ]; then build_ahead; fi
       if [ -z "$label" ] || [ "$label" = "$under_mpirun" ]; then run_tests release $((2 * cores)) -L "$under_mpirun"; fi
+      if [ -n "$ahead" ]; then wait "$ahead"; ahead=""; fi
       if [ -z "$label" ]; then
         for isa in $(weaker_isas); do
           say "forcing $isa"

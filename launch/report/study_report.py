@@ -245,6 +245,9 @@ def page(study):
             if len(error["models"]) > 1:
                 parts.append("<ul>" + "".join(f"<li>{escape(of['models'])}: {100 * of['mean']:.1f} %, worst {100 * of['worst']:.1f} %, {of['points']} points</li>"
                                               for of in error["models"]) + "</ul>")
+        if study["pace"]:
+            parts.append(f"<p>The machine's pace: jobs took {study['pace']['least']:.2f} to {study['pace']['most']:.2f} of what their points typically take, "
+                         f"in the median of each of {study['pace']['parts']} parts of the study in time.</p>")
     parts.append("<h2>All points</h2>" + points_table(points, predicts))
     parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "
                  "alone; eq. 1 and theorems 3.8 (speed-up) and 3.11 (operations) are those of Leviathan et al. 2023, at the measured alpha and c; predictions "

@@ -184,6 +184,23 @@ TEST_F(StudyFigures, ACalibratedLinkIsThatOfRanksThatDoNothingElse) {
   EXPECT_NEAR(link.latency, 3e-6 - 1024 / link.bandwidth, 1e-12);
 }
 
+TEST_F(StudyFigures, SayWhetherTheMachineChangedItsPace) {
+  EXPECT_TRUE(summary_json(study_, points_, summarise(study_, points_, results_))["pace"].is_null());
+  study_.repeats = 24;
+  for (int repeat = 0; repeat < 24; ++repeat) {
+    for (const int point : {0, 1}) {
+      json job = ran(points_[point], repeat, 100, 1, repeat < 12 ? 10 : 14);
+      job["ended"] = "2026-01-01T00:00:" + std::to_string(10 + repeat) + "Z";
+      results_.append(job);
+    }
+  }
+  const StudySummary summary = summarise(study_, points_, results_);
+  const json pace = summary_json(study_, points_, summary)["pace"];
+  EXPECT_EQ(pace["parts"], 2);
+  EXPECT_NEAR(pace["most"].get<double>() / pace["least"].get<double>(), 1.4, 1e-9);
+  EXPECT_THAT(summary_text(study_, points_, summary), HasSubstr("jobs took 0.83 to 1.17 of what their points"));
+}
+
 TEST_F(StudyFigures, SayHowFarJobsOfOnePointDiffer) {
   study_.repeats = 4;
   for (int repeat = 0; repeat < 4; ++repeat) {
