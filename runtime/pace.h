@@ -7,7 +7,7 @@
 
 namespace specdec {
 
-/// A job of a study, of those that `point` counts.
+/// A job of a study; `point` tells those of one point from others'.
 struct PacedJob {
   std::size_t point = 0;
   double loop_ms = 0;  ///< its median loop

@@ -308,9 +308,8 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
   }
   if (summary.pace) {
     text += fmt::format(
-        "\nThe machine's pace: jobs took {:.2f} to {:.2f} of what their points typically take, in the median of each "
-        "of "
-        "{} parts of the study in time.\n",
+        "\nThe machine's pace: jobs took {:.2f} to {:.2f} of what their points typically take, in the median of "
+        "each of {} parts of the study in time.\n",
         summary.pace->least, summary.pace->most, summary.pace->parts);
   }
   if (!failures.empty()) text += "\nFailed:\n\n" + failures;

@@ -105,7 +105,8 @@ make_ready() {
   esac
 }
 
-# build_ahead: what the later stages need, behind all else, while jobs under mpirun wait for one another. What fails there fails again, and is told, when its stage is made ready.
+# build_ahead: what the later stages need, behind all else, while jobs under mpirun wait for one another. What fails there
+# fails again, and is told, when its stage is made ready.
 ahead=""
 build_ahead() {
   # A process group of its own, so that it ends with this script as a whole.
@@ -118,8 +119,6 @@ build_ahead() {
   set +m
 }
 trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 bash "$here/../launch/bootstrap.sh" --tests || give_up "installing what the tests need"
 launcher=(env)

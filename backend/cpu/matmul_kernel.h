@@ -49,7 +49,7 @@ struct MatmulKernel {
   /// Writes `count` inputs of each of `rows` <= max_rows rows, `stride` elements apart, in the form that `run` reads: rounded to the type of the
   /// weights, the rows side by side in each step (on tiles: in each kTileSteps), and zeros where the weights have them.
   void (*pack)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed);
-  /// Panels that it multiplies with side by side, for `rows` <= max_rows rows; a part of them where they come from memory.
+  /// Panels that it multiplies with side by side at most, for `rows` <= max_rows rows: from memory it may be one after another.
   std::int64_t (*side_by_side)(std::int64_t rows);
   /// Bytes of packed x for one step of a panel.
   std::int64_t x_step_bytes;

@@ -46,9 +46,9 @@ struct WideOneStream : WideFewStreams {
   }
   static constexpr std::int64_t ahead_bytes(int rows, int panels, bool from_memory) {
     if (from_memory && rows < kManyRows) return rows < 5 ? 8192 : 12288;
-    return 4096 * kMostPanels / panels;
+    return WideFewStreams::ahead_bytes(rows, panels, false);
   }
-  static constexpr int kAheadInto = 3;
+  static constexpr int kAheadInto = 3;  // which holds 48 KB there
 };
 
 /// For kernels of int8 (matmul_int8.h), without the products.
