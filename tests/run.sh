@@ -41,8 +41,12 @@ done
 exactness='SameBits|OtherRanks|Transformers|/GreedyBits\.|LedAstray'
 
 passed=0 failed=0 skipped=0
+failures=()
+isa=""  # that is forced
 finish() {
   [ $((passed + failed)) -gt 0 ] || { say "no test ran"; failed=1; }
+  # Once more and together, since each stands among thousands of lines.
+  if [ "${#failures[@]}" -gt 0 ]; then printf 'failed: %s\n' "${failures[@]}"; fi
   if [ "$skipped" -gt 0 ]; then
     echo "$passed passed, $failed failed, $skipped skipped"
   else
@@ -52,7 +56,7 @@ finish() {
   exit
 }
 # give_up WHAT: without it nothing after it can run.
-give_up() { say "FAILED: $1"; failed=$((failed + 1)); finish; }
+give_up() { say "FAILED: $1"; failed=$((failed + 1)); failures+=("$1"); finish; }
 
 # run_tests PRESET TESTS-AT-A-TIME CTEST-ARGUMENTS...
 run_tests() {
@@ -67,8 +71,10 @@ run_tests() {
   count() { local number; number=$(grep -o "[[:space:]]$1=\"[0-9]*\"" <<<"$suite" | tr -dc 0-9); echo "${number:-0}"; }
   total=$(count tests) bad=$(count failures) left_out=$(( $(count skipped) + $(count disabled) ))
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
-    bad=1 total=$((total + 1))
+    bad=1 total=$((total + 1)) failures+=("ctest itself ($preset)")
   fi
+  while IFS= read -r name; do failures+=("$name ($preset${isa:+, $isa})"); done < <(
+    sed -n 's/^[[:space:]]*<testcase name="\([^"]*\)".* status="fail".*/\1/p' "$tree/junit.xml" 2>/dev/null)
   passed=$((passed + total - bad - left_out)) failed=$((failed + bad)) skipped=$((skipped + left_out))
 }
 
@@ -88,7 +94,7 @@ refuses_without_gpu() {
         --mpirun "$(command -v mpirun)") </dev/null; then
     passed=$((passed + 1))
   else
-    failed=$((failed + 1))
+    failed=$((failed + 1)) failures+=("$2 (cuda)")
   fi
 }
 
@@ -105,21 +111,6 @@ make_ready() {
   esac
 }
 
-# build_ahead: what the later stages need, behind all else, while jobs under mpirun wait for one another. What fails there
-# fails again, and is told, when its stage is made ready.
-ahead=""
-build_ahead() {
-  # A process group of its own, so that it ends with this script as a whole.
-  set -m
-  (
-    renice -n 19 "$BASHPID"
-    for stage in $stages; do [ "$stage" = release ] || make_ready "$stage"; done
-  ) </dev/null >/dev/null 2>&1 &
-  ahead=$!
-  set +m
-}
-trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null' EXIT
-
 bash "$here/../launch/bootstrap.sh" --tests || give_up "installing what the tests need"
 launcher=(env)
 cores=$(nproc)
@@ -128,17 +119,16 @@ for stage in $stages; do
   case "$stage" in
     release)
       if [ "$label" != "$under_mpirun" ]; then run_tests release "$cores" -LE "$under_mpirun" ${label:+-L "$label"}; fi
-      # Jobs under mpirun start, end, and let deadlines pass: most of the time they compute nothing.
-      if [ -z "$label" ]; then build_ahead; fi
+      # Jobs under mpirun start, end, and let deadlines pass: most of the time they compute nothing. Compiling meanwhile is left alone all the same: to a
+      # scheduler with autogroups (each job is a session) it weighs as much as a whole job, however nice it is, and deadlines are of two seconds.
       if [ -z "$label" ] || [ "$label" = "$under_mpirun" ]; then run_tests release $((2 * cores)) -L "$under_mpirun"; fi
-      if [ -n "$ahead" ]; then wait "$ahead"; ahead=""; fi
       if [ -z "$label" ]; then
         for isa in $(weaker_isas); do
           say "forcing $isa"
           launcher=(env "SPECDEC_TEST_ISA=$isa")
           run_tests release "$cores" -L 'unit|golden' -R "$exactness" -E '_reference_'
         done
-        launcher=(env)
+        launcher=(env) isa=""
       fi ;;
     asan)
       # Minutes each, of kernels and passes that other cases go through.
