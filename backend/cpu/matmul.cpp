@@ -138,9 +138,11 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
     share_out(pool, threads, panels, panels_of_chunk(weight, (rows + blocks - 1) / blocks),
               [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
                 MatmulJob part = job;
-                if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {
-                  part.next = next.data + next.count * thread / next_threads * next.bytes;
-                  part.next_panel_bytes = next.bytes;
+                if (!last && end < panels) {
+                  part.next = {weight.panels() + end * weight.panel_bytes(), weight.panel_bytes(), panels - end};
+                } else if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {
+                  const std::int64_t begin_next = next.count * thread / next_threads;
+                  part.next = {next.data + begin_next * next.bytes, next.bytes, next.count - begin_next};
                 }
                 weight.kernel().run(part, begin, end);
               });

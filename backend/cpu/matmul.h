@@ -25,16 +25,10 @@ class MatmulScratch {
   std::byte* data() { return rows_.data(); }
   std::size_t bytes() const { return rows_.bytes(); }
 
-  /// Panels of a matrix, by their place alone: it may be gone.
-  struct Panels {
-    const std::byte* data = nullptr;
-    std::int64_t bytes = 0;  ///< of one
-    std::int64_t count = 0;
-  };
   struct Turn {
     /// What came after the weight the last time, nothing if that is not known. A pass goes through its matrices in the same order each time.
     /// (Backend::matmul_before tells the next one only where ranks meet, and none from one model to another.)
-    Panels next;
+    PanelRun next;
     /// As many bytes as the cache holds came from memory since the last time, or there was none. So a small draft beside a large target is read from memory
     /// for the first token of a loop and from the cache for the others. Where the size of the cache is not known, nothing is.
     bool from_memory;
@@ -47,11 +41,11 @@ class MatmulScratch {
   std::optional<std::int64_t> cache_bytes_;
   std::int64_t read_bytes_ = 0;  ///< from memory, by all turns
   struct Known {
-    Panels next;
+    PanelRun next;
     std::optional<std::int64_t> read_bytes;  ///< at its last turn
   };
   std::unordered_map<const CpuPackedLinear*, Known> known_;
-  Panels* after_last_ = nullptr;
+  PanelRun* after_last_ = nullptr;
 };
 
 /// y = x * weight^T, as Backend::matmul says. x [rows, in_features], y [rows, out_features]. Reads each weight once for

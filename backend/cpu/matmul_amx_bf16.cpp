@@ -27,12 +27,7 @@ struct Amx {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kInputs), "i"(kWeights));
   }
   /// Volatile: of a function of nothing but __builtin_prefetch GCC 12 finds that it has no effect, and drops its calls.
-  static void prefetch(const std::byte* tile) {
-#pragma GCC unroll 16
-    for (std::int64_t line = 0; line < 16; ++line) {
-      asm volatile("prefetcht0 %0" : : "m"(tile[line * 64]));
-    }
-  }
+  static void prefetch(const std::byte* line) { asm volatile("prefetcht0 %0" : : "m"(*line)); }
   static void round(const float* x, std::int64_t count, std::byte* to) {
     const auto low = static_cast<__mmask16>(count >= 16 ? 0xffff : (1U << count) - 1);
     const auto high = static_cast<__mmask16>(count >= 32 ? 0xffff : count <= 16 ? 0 : (1U << (count - 16)) - 1);

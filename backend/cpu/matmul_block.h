@@ -90,10 +90,10 @@ struct SkinnyMatmul {
                    .tail = weights + job.panel_bytes - kAhead,
                    .jump = (B - 1) * job.panel_bytes};
     // Behind one panel alone lie the others that come after it, so that only the end of them all is one.
-    if (job.next != nullptr && (B == 1 ? panel < last : panel + B == last)) {
+    if (job.next.data != nullptr && (B == 1 ? panel < last : panel + B == last)) {
       const std::byte* const end = B == 1 ? job.panels + last * job.panel_bytes : weights + job.panel_bytes;
       place.tail = end - kAhead;
-      place.jump = job.next - end;
+      place.jump = job.next.data - end;
     }
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];

@@ -22,6 +22,13 @@ inline constexpr std::int64_t kInt8GroupSteps = 32;
 /// Many more than the 16 canonical slices; the kernels keep log2 of it in partial sums.
 inline constexpr std::int64_t kMaxSlices = 64;
 
+/// Panels of a matrix, one after another, by their place alone: it may be gone.
+struct PanelRun {
+  const std::byte* data = nullptr;
+  std::int64_t bytes = 0;  ///< of one
+  std::int64_t count = 0;
+};
+
 struct MatmulJob {
   const std::byte* panels;  ///< panel 0 of the matrix
   std::int64_t panel_bytes;
@@ -36,9 +43,8 @@ struct MatmulJob {
   std::int64_t blocks;
   float* y;               ///< [rows, outputs]
   std::int64_t y_stride;  ///< elements
-  /// What the thread reads after `end` of run(): panels of the next matrix, if it is known, of which the last products of this one ask for the first bytes.
-  const std::byte* next = nullptr;
-  std::int64_t next_panel_bytes = 0;
+  /// What the thread reads after `end` of run(), if it is known: its next part, or panels of the next matrix. The last products ask for the first bytes of it.
+  PanelRun next = {};
   /// The weights are in no cache: more than the last one holds were read since they were.
   bool from_memory = false;
 };

@@ -28,7 +28,7 @@ static_assert(sizeof(TileShapes) == 64);
 ///     void load<tile>(const std::byte* from);      TILELOADD, rows 64 bytes apart
 ///     void store<tile>(float* to);                 TILESTORED, rows 64 bytes apart
 ///     void dot<sum, inputs, weights>();            TDPBF16PS
-///     void prefetch(const std::byte* tile);        a hint: its 16 lines
+///     void prefetch(const std::byte* line);        a hint
 ///     void round(const float* x, std::int64_t count, std::byte* to);   `count` of 32 inputs to bf16 as float_to_bf16 does, the others zero
 ///
 /// An output is the sum of its slices in the fixed tree; a slice is summed from zero by one TDPBF16PS for each 32 inputs, in order. What happens
@@ -47,11 +47,8 @@ struct TileMatmul {
   static constexpr int kInputs = kSums;
   static constexpr int kWeights = kInputs + 2;
 
-  /// How far ahead of its use each panel's next weights are asked for: the next tile. Farther ahead these requests outrun what the CPU reads ahead by itself
-  /// and hold back the loads behind them (docs/benchmarking.md, "With AMX BF16").
-  static constexpr std::int64_t kAheadBytes = kTileBytes;
-  /// With so few rows two panels side by side keep up with memory, which is read more quickly in two places than in four.
-  static constexpr std::int64_t kFewRows = 8;
+  /// How far ahead of its use each panel's weights are asked for (docs/benchmarking.md, "With AMX BF16").
+  static constexpr std::int64_t kAheadBytes = 2 * kTileBytes;
   /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;
   static_assert(kMaxSlices <= 1 << (kLevels - 1));
@@ -100,14 +97,15 @@ struct TileMatmul {
     }
   }
 
-  /// A tile of each of the first `soon` panels.
+  /// As much as a tile of each of the first `soon` panels.
   struct Ahead {
     const std::byte* weights;
     std::int64_t panel_bytes;
     int soon;
   };
 
-  /// One tile of weights of each panel from b on, times the inputs that are loaded. Asks for the weights ahead.
+  /// One tile of weights of each panel from b on, times the inputs that are loaded. With each of them some lines of every panel ahead are asked for: the
+  /// CPU reads ahead by itself in several places at once, but in one after another where whole tiles are asked for.
   template <int A, int B, int b = 0>
   static void multiply(const std::byte* weights, std::int64_t panel_bytes, const Ahead& ahead) {
     constexpr int kTile = kWeights + b % 2;
@@ -116,8 +114,14 @@ struct TileMatmul {
     if constexpr (A > 1) {
       T::template dot<b * A + 1, kInputs + 1, kTile>();
     }
-    if (b < ahead.soon) {
-      T::prefetch(ahead.weights + b * ahead.panel_bytes);
+#pragma GCC unroll 4
+    for (int panel = 0; panel < B; ++panel) {
+      if (panel < ahead.soon) {
+#pragma GCC unroll 16
+        for (std::int64_t line = kTileRows * b / B; line < kTileRows * (b + 1) / B; ++line) {
+          T::prefetch(ahead.weights + panel * ahead.panel_bytes + line * kStepBytes);
+        }
+      }
     }
     if constexpr (b + 1 < B) {
       multiply<A, B, b + 1>(weights + panel_bytes, panel_bytes, ahead);
@@ -150,11 +154,9 @@ struct TileMatmul {
   template <int B>
   static Ahead after(const MatmulJob& job, std::int64_t panel, std::int64_t last) {
     const std::int64_t left = last - panel;
-    if (left == 0 && job.next != nullptr) {
-      return {job.next, job.next_panel_bytes, B};
-    }
-    return {job.panels + panel * job.panel_bytes, job.panel_bytes,
-            left < 0 ? 0 : static_cast<int>(left < B ? left : B)};
+    const bool at_end = left == 0 && job.next.data != nullptr;
+    const PanelRun next = at_end ? job.next : PanelRun{job.panels + panel * job.panel_bytes, job.panel_bytes, left};
+    return {next.data, next.bytes, next.count < 0 ? 0 : static_cast<int>(next.count < B ? next.count : B)};
   }
 
   /// B panels from `panel` on. Weights up to panel `last` come next and are worth asking for, and after them the next matrix; none of them if it is -1.
@@ -255,7 +257,7 @@ struct TileMatmul {
     }
   }
 
-  static std::int64_t side_by_side(std::int64_t rows) { return rows > kFewRows && rows <= kTileRows ? 4 : 2; }
+  static std::int64_t side_by_side(std::int64_t rows) { return rows <= kTileRows ? 4 : 2; }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
     for_blocks_of_rows(
@@ -268,11 +270,7 @@ struct TileMatmul {
             return;
           }
           configure<1>(rows);
-          if (side_by_side(rows) == 4) {
-            panels<1, 4>(job, rows, x, y, first, stop, last);
-          } else {
-            panels<1, 2>(job, rows, x, y, first, stop, last);
-          }
+          panels<1, 4>(job, rows, x, y, first, stop, last);
         });
     T::release();
   }

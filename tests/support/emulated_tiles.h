@@ -90,9 +90,9 @@ class EmulatedTiles {
     }
   }
 
-  static void prefetch(const std::byte* from) {
+  static void prefetch(const std::byte* line) {
     if (trace() != nullptr) {
-      trace()->push_back({from, -1, true});
+      trace()->push_back({line, -1, true});
     }
   }
 
@@ -104,7 +104,7 @@ class EmulatedTiles {
     }
   }
 
-  /// What a thread has loaded and asked for, in order, while its trace() is not null.
+  /// What a thread has loaded, by tiles, and asked for, by lines, in order, while its trace() is not null.
   struct Access {
     const std::byte* from;
     int tile;

@@ -20,11 +20,12 @@ std::array<std::atomic<const std::byte*>, 64> asked_places;
 std::atomic<int> asked_count;
 std::atomic<std::int64_t> asked_panel_bytes;
 
-/// A kernel that multiplies nothing and writes down what it may ask for.
-void write_down(const MatmulJob& job, std::int64_t, std::int64_t) {
-  if (job.next != nullptr) {
-    asked_places.at(static_cast<std::size_t>(asked_count++)) = job.next;
-    asked_panel_bytes = job.next_panel_bytes;
+/// A kernel that multiplies nothing and writes down what it may ask for of another matrix.
+void write_down(const MatmulJob& job, std::int64_t, std::int64_t end) {
+  const bool goes_on = job.next.data == job.panels + end * job.panel_bytes;
+  if (job.next.data != nullptr && !goes_on) {
+    asked_places.at(static_cast<std::size_t>(asked_count++)) = job.next.data;
+    asked_panel_bytes = job.next.bytes;
   }
 }
 

@@ -25,16 +25,46 @@ class MatmulTiles : public ::testing::Test {
   static constexpr std::int64_t kOut = 16 * 13 - 3;
   static constexpr std::int64_t kTileBytes = 1024;
 
-  std::vector<Access> accesses_of(std::int64_t rows) {
+  /// Of the calling thread.
+  std::vector<Access> accesses_of(std::int64_t rows, int threads = 1) {
     std::vector<Access> accesses;
     EmulatedTiles::trace() = &accesses;
-    multiply_once(packed_, x_.data(), rows, 1, std::nullopt);
+    multiply_once(packed_, x_.data(), rows, threads, std::nullopt);
     EmulatedTiles::trace() = nullptr;
     return accesses;
   }
 
   bool is_weight(const std::byte* from) const {
     return from >= packed_.panels() && from < packed_.panels() + packed_.bytes();
+  }
+
+  /// The places of tiles of which some line was not asked for before the tile was first read. What is asked for is weights.
+  std::set<std::int64_t> read_unasked(const std::vector<Access>& accesses) {
+    std::set<const std::byte*> asked;
+    std::set<const std::byte*> read;
+    std::set<std::int64_t> unasked;
+    for (const Access& access : accesses) {
+      if (access.prefetched) {
+        EXPECT_TRUE(is_weight(access.from));
+        asked.insert(access.from);
+      } else if (is_weight(access.from) && read.insert(access.from).second) {
+        for (std::int64_t byte = 0; byte < kTileBytes; byte += 64) {
+          if (!asked.contains(access.from + byte)) unasked.insert(access.from - packed_.panels());
+        }
+      }
+    }
+    return unasked;
+  }
+
+  /// The first tiles, of so many panels.
+  std::set<std::int64_t> first_tiles(std::int64_t panels) {
+    std::set<std::int64_t> tiles;
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      for (std::int64_t byte = 0; byte < TileMatmul<EmulatedTiles>::kAheadBytes; byte += kTileBytes) {
+        tiles.insert(panel * packed_.panel_bytes() + byte);
+      }
+    }
+    return tiles;
   }
 
   const Weight weight_{kOut, kIn, 1, slices_ending_at({33, 2000, 2000, 4000})};
@@ -66,24 +96,19 @@ TEST_F(MatmulTiles, EachWeightIsReadOnceForEachBlockOfRows) {
 
 /// But for the first tiles of the panels that come first, nothing is read that was not asked for; and nothing else is asked for.
 TEST_F(MatmulTiles, WeightsAreAskedForBeforeTheyAreRead) {
-  for (const auto& [rows, side_by_side] : {std::pair{1, 2}, {8, 2}, {9, 4}, {16, 4}, {17, 2}, {64, 2}}) {
-    std::set<const std::byte*> asked;
-    std::set<const std::byte*> read;
-    std::set<std::int64_t> late;
-    for (const Access& access : accesses_of(rows)) {
-      if (access.prefetched) {
-        ASSERT_TRUE(is_weight(access.from)) << rows << " rows";
-        asked.insert(access.from);
-      } else if (is_weight(access.from) && read.insert(access.from).second && !asked.contains(access.from)) {
-        late.insert(access.from - packed_.panels());
-      }
-    }
+  for (const auto& [rows, side_by_side] : {std::pair{1, 4}, {8, 4}, {16, 4}, {17, 2}, {64, 2}}) {
     EXPECT_EQ(packed_.kernel().side_by_side(rows), side_by_side);
-    std::set<std::int64_t> first;
-    for (std::int64_t panel = 0; panel < side_by_side; ++panel) {
-      first.insert(panel * packed_.panel_bytes());
-    }
-    EXPECT_EQ(late, first) << rows << " rows";
+    EXPECT_EQ(read_unasked(accesses_of(rows)), first_tiles(side_by_side)) << rows << " rows";
+  }
+}
+
+/// What a thread takes next of its part of a matrix was asked for by what it took before.
+TEST_F(MatmulTiles, APartOfSeveralRunsIsAskedForAsOne) {
+  for (const int rows : {1, 16, 17}) {
+    const std::int64_t own = packed_.panel_count() / 2 * packed_.panel_bytes();
+    const std::set<std::int64_t> unasked = read_unasked(accesses_of(rows, 2));
+    const std::set<std::int64_t> of_its_own(unasked.begin(), unasked.lower_bound(own));
+    EXPECT_EQ(of_its_own, first_tiles(packed_.kernel().side_by_side(rows))) << rows << " rows";
   }
 }
 
