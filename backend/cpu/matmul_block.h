@@ -36,6 +36,13 @@ struct Streams {
   /// machine's own prefetchers stop at the end of a page.
   static constexpr std::int64_t ahead_bytes(int /*rows*/, int /*panels*/, bool /*from_memory*/) { return 2048; }
   static constexpr int kAheadInto = 3;  ///< __builtin_prefetch's locality: 3 the first cache, 2 the second
+  /// Whether blocks of rows share the asking for what they multiply with next (BlockOfRows::later). Not where the first block takes as long as its weights take to come.
+  static constexpr bool kShareReading = true;
+
+  template <int kInto>
+  [[gnu::always_inline]] static void ask_for(const std::byte* line) {
+    __builtin_prefetch(line, 0, kInto);
+  }
 };
 
 template <class V>
@@ -75,20 +82,33 @@ struct SkinnyMatmul {
     const std::byte* tail;
     std::int64_t jump;
   };
+  /// What is asked for of a later group.
+  struct Later {
+    const std::byte* lines;
+    std::int64_t step;  ///< how much further on they are with each step of all panels
+  };
+
+  static constexpr int kLaterInto = 2;  // the second cache
 
   /// R rows of B panels from `panel` on; the next matrix comes after panel `last`. A distance that is not known beforehand costs three rows of weights in a cache half as much
   /// again.
-  template <int R, int B, std::int64_t kAhead>
-  static void block(const MatmulJob& job, const std::byte* x, float* y, std::int64_t panel, std::int64_t last) {
+  template <int R, int B, std::int64_t kAhead, bool kLater>
+  static void block(const MatmulJob& job, const BlockOfRows& of, std::int64_t panel, std::int64_t last) {
     Acc sum[R][B];
     fill<R, B>(sum, V::minus_zero());
     Acc level[kLevels][R][B];
     const std::byte* const weights = job.panels + panel * job.panel_bytes;
     Place place = {.weights = weights,
-                   .x = x,
+                   .x = of.x,
                    .panel_bytes = job.panel_bytes,
                    .tail = weights + job.panel_bytes - kAhead,
                    .jump = (B - 1) * job.panel_bytes};
+    Later later = {};
+    if constexpr (kLater) {
+      const std::int64_t panels = of.end - of.begin;
+      later = {.lines = of.later + of.later_bytes * (panel - of.begin) / panels,
+               .step = (of.later_bytes * B - 1) / (panels * (job.panel_bytes / kStepBytes)) + 1};
+    }
     // Behind one panel alone lie the others that come after it, so that only the end of them all is one.
     if (job.next.data != nullptr && (B == 1 ? panel < last : panel + B == last)) {
       const std::byte* const end = B == 1 ? job.panels + last * job.panel_bytes : weights + job.panel_bytes;
@@ -99,9 +119,9 @@ struct SkinnyMatmul {
       const std::int64_t steps = job.slice_steps[slice];
       fill<R, B>(sum, steps == 0 ? V::minus_zero() : V::zero());
       if constexpr (requires { typename V::Dots; }) {
-        add_groups<R, B, kAhead>(sum, steps, place);
+        add_groups<R, B, kAhead, kLater>(sum, steps, place, later);
       } else {
-        add_steps<R, B, kAhead>(sum, steps, place);
+        add_steps<R, B, kAhead, kLater>(sum, steps, place, later);
       }
       // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
       int at = 0;
@@ -119,18 +139,20 @@ struct SkinnyMatmul {
         }
       }
     }
-    store<R, B>(job, sum, y, panel);
+    store<R, B>(job, sum, of.y, panel);
   }
 
   /// Steps of B panels for R rows; `at` goes on behind them. `Sum` is Acc, or Dots of int8.
-  template <int R, int B, std::int64_t kAhead, class Sum>
-  [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at) {
+  template <int R, int B, std::int64_t kAhead, bool kLater, class Sum>
+  [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at,
+                                               [[maybe_unused]] Later& later) {
     for (std::int64_t step = 0; step < steps; ++step) {
       const std::byte* const ahead = at.weights + kAhead + (at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
-        __builtin_prefetch(ahead + b * at.panel_bytes, 0, V::kAheadInto);
+        V::template ask_for<V::kAheadInto>(ahead + b * at.panel_bytes);
       }
+      if constexpr (kLater) ask_for_later<B>(later);
       multiply_step<R, B>(sum, at.weights, at.panel_bytes, at.x);
       at.weights += kStepBytes;
       at.x += R * V::kInputBytes;
@@ -138,8 +160,8 @@ struct SkinnyMatmul {
   }
 
   /// The groups of a slice of int8.
-  template <int R, int B, std::int64_t kAhead>
-  [[gnu::always_inline]] static void add_groups(Acc (&sum)[R][B], std::int64_t steps, Place& at) {
+  template <int R, int B, std::int64_t kAhead, bool kLater>
+  [[gnu::always_inline]] static void add_groups(Acc (&sum)[R][B], std::int64_t steps, Place& at, Later& later) {
     while (steps > 0) {
       const std::int64_t group = steps < kInt8GroupSteps ? steps : kInt8GroupSteps;
       const auto* const headers = reinterpret_cast<const Int8Header*>(at.x);
@@ -152,7 +174,7 @@ struct SkinnyMatmul {
           dots[r][b] = V::start(headers[r].start);
         }
       }
-      add_steps<R, B, kAhead>(dots, group, at);
+      add_steps<R, B, kAhead, kLater>(dots, group, at, later);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
         const Acc scales = V::load_scales(at.weights + b * at.panel_bytes);
@@ -162,8 +184,19 @@ struct SkinnyMatmul {
         }
       }
       at.weights += kStepBytes;
+      if constexpr (kLater) ask_for_later<B>(later);
       steps -= group;
     }
+  }
+
+  /// What falls to one step of B panels. There are two blocks of rows at least, so that half as many lines do.
+  template <int B>
+  [[gnu::always_inline]] static void ask_for_later(Later& later) {
+#pragma GCC unroll 16
+    for (int line = 0; line < (B + 1) / 2; ++line) {
+      V::template ask_for<kLaterInto>(later.lines + line * kStepBytes);
+    }
+    later.lines += later.step;
   }
 
   /// One step of B panels for R rows.
@@ -255,27 +288,35 @@ struct SkinnyMatmul {
     }
   }
 
-  /// Panels [begin, end) for R rows, B at a time, what is left in halves. After panel `last` comes the next matrix.
-  template <int R, bool kFromMemory, int B = panels_for(R, kFromMemory)>
-  static void panels(const MatmulJob& job, const std::byte* x, float* y, std::int64_t begin, std::int64_t end,
-                     std::int64_t last) {
-    for (; begin + B <= end; begin += B) {
-      block<R, B, V::ahead_bytes(R, B, kFromMemory)>(job, x, y, begin, last);
+  /// The panels of `of` from `begin` on for R rows, B at a time, what is left in halves. After panel `last` comes the next matrix.
+  template <int R, bool kFromMemory, bool kLater, int B = panels_for(R, kFromMemory)>
+  static void panels(const MatmulJob& job, const BlockOfRows& of, std::int64_t begin, std::int64_t last) {
+    for (; begin + B <= of.end; begin += B) {
+      block<R, B, V::ahead_bytes(R, B, kFromMemory), kLater>(job, of, begin, last);
     }
     if constexpr (B > 1) {
-      panels<R, kFromMemory, B / 2>(job, x, y, begin, end, last);
+      panels<R, kFromMemory, kLater, B / 2>(job, of, begin, last);
     }
   }
 
+  using Panels = decltype(&panels<1, true, false>);
   struct OfRows {
-    decltype(&panels<1, true>) from_memory;
-    decltype(&panels<1, false>) from_cache;
+    Panels from_memory;
+    Panels from_cache;
+    Panels asking_for_later;
     std::int64_t side_by_side;
   };
 
+  /// Of several blocks none has fewer rows than half of the most.
+  template <int R>
+  static constexpr Panels asking_for_later() {
+    return &panels < R, false, V::kShareReading && R >= (V::kMaxRows + 1) / 2 > ;
+  }
+
   template <int... I>
   static const OfRows* by_rows(std::integer_sequence<int, I...>) {
-    static constexpr OfRows kByRows[] = {{&panels<I + 1, true>, &panels<I + 1, false>, panels_for(I + 1, false)}...};
+    static constexpr OfRows kByRows[] = {{&panels<I + 1, true, false>, &panels<I + 1, false, false>,
+                                          asking_for_later<I + 1>(), panels_for(I + 1, false)}...};
     return kByRows;
   }
   static const OfRows& of_rows(std::int64_t rows) {
@@ -327,12 +368,13 @@ struct SkinnyMatmul {
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    for_blocks_of_rows(
-        job, begin, end,
-        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, bool new_next) {
-          const OfRows& of = of_rows(rows);
-          (job.from_memory ? of.from_memory : of.from_cache)(job, x, y, first, stop, new_next ? end : -1);
-        });
+    const std::int64_t rows_of_largest = (job.rows + job.blocks - 1) / job.blocks;
+    for_blocks_of_rows(job, begin, end, side_by_side(rows_of_largest), [&](const BlockOfRows& of) {
+      const OfRows& by = of_rows(of.rows);
+      const bool asks = V::kShareReading && of.later_bytes > 0;
+      const Panels panels = asks ? by.asking_for_later : job.from_memory ? by.from_memory : by.from_cache;
+      panels(job, of, of.begin, of.new_next ? end : -1);
+    });
   }
 
   static constexpr MatmulKernel kernel() { return kernel_packing(&pack); }

@@ -10,23 +10,54 @@ namespace specdec {
 /// Weights that stay in the second-level cache while further blocks of rows run over them; half of the smallest one that is common.
 inline constexpr std::int64_t kCachedWeightBytes = std::int64_t{256} << 10;
 
-/// How MatmulKernel::run goes over panels [begin, end): a group of panels that the cache holds, all blocks of rows over it, the next group. Calls
-/// work(rows, x, y, first panel, end of the group, whether new weights are read after it) for each. `Work` is a type of the kernel's own file, so that this is
-/// a function of that file too (matmul_kernel.h).
+/// One block of rows over a group of panels.
+struct BlockOfRows {
+  std::int64_t rows;
+  const std::byte* x;
+  float* y;
+  std::int64_t begin;  ///< the group's panels
+  std::int64_t end;
+  /// New weights are read after it: it is the group's last.
+  bool new_next;
+  /// Of the group that comes after this one, what this block of several asks for, so that memory works while each of them multiplies, and not while the first
+  /// does, which would wait for it, alone. `later_bytes` is 0 where there is one block, or nothing known to come.
+  const std::byte* later = nullptr;
+  std::int64_t later_bytes = 0;
+};
+
+/// How MatmulKernel::run goes over panels [begin, end): a group of panels that the cache holds, `side_by_side` at least, all blocks of rows over it, the next
+/// group. Calls work(BlockOfRows) for each. `Work` is a type of the kernel's own file, so that this is a function of that file too (matmul_kernel.h).
 template <class Work>
-void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, const Work& work) {
+void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::int64_t side_by_side,
+                        const Work& work) {
   std::int64_t group = end - begin;
   if (job.blocks > 1 && job.panel_bytes > 0) {
     group = kCachedWeightBytes / job.panel_bytes;
-    group = group < 1 ? 1 : group;
+    group = group < side_by_side ? side_by_side : group;
   }
   for (; begin < end; begin += group) {
     const std::int64_t stop = end - begin < group ? end : begin + group;
+    const std::byte* later = nullptr;
+    std::int64_t later_bytes = 0;
+    if (job.blocks > 1) {
+      const std::int64_t bytes = (stop - begin) * job.panel_bytes;
+      const std::int64_t left = (end - stop) * job.panel_bytes;
+      later = left > 0 ? job.panels + stop * job.panel_bytes : job.next.data;
+      later_bytes = left > 0 ? left : job.next.bytes * job.next.count;
+      later_bytes = later == nullptr ? 0 : later_bytes < bytes ? later_bytes : bytes;
+    }
     for (std::int64_t i = 0; i < job.blocks; ++i) {
       const std::int64_t row = job.rows * i / job.blocks;
-      const std::int64_t rows = job.rows * (i + 1) / job.blocks - row;
+      const std::int64_t from = later_bytes * i / job.blocks;
       // Further blocks of rows find their weights in the cache; only the last one goes on to new ones.
-      work(rows, job.x + row * job.x_bytes, job.y + row * job.y_stride, begin, stop, i + 1 == job.blocks);
+      work(BlockOfRows{.rows = job.rows * (i + 1) / job.blocks - row,
+                       .x = job.x + row * job.x_bytes,
+                       .y = job.y + row * job.y_stride,
+                       .begin = begin,
+                       .end = stop,
+                       .new_next = i + 1 == job.blocks,
+                       .later = later == nullptr ? nullptr : later + from,
+                       .later_bytes = later_bytes * (i + 1) / job.blocks - from});
     }
   }
 }

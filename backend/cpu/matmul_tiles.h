@@ -260,18 +260,17 @@ struct TileMatmul {
   static std::int64_t side_by_side(std::int64_t rows) { return rows <= kTileRows ? 4 : 2; }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    for_blocks_of_rows(
-        job, begin, end,
-        [&](std::int64_t rows, const std::byte* x, float* y, std::int64_t first, std::int64_t stop, bool new_next) {
-          const std::int64_t last = new_next ? end : -1;
-          if (rows > kTileRows) {
-            configure<2>(rows);
-            panels<2, 2>(job, rows, x, y, first, stop, last);
-            return;
-          }
-          configure<1>(rows);
-          panels<1, 4>(job, rows, x, y, first, stop, last);
-        });
+    const std::int64_t rows_of_largest = (job.rows + job.blocks - 1) / job.blocks;
+    for_blocks_of_rows(job, begin, end, side_by_side(rows_of_largest), [&](const BlockOfRows& of) {
+      const std::int64_t last = of.new_next ? end : -1;
+      if (of.rows > kTileRows) {
+        configure<2>(of.rows);
+        panels<2, 2>(job, of.rows, of.x, of.y, of.begin, of.end, last);
+        return;
+      }
+      configure<1>(of.rows);
+      panels<1, 4>(job, of.rows, of.x, of.y, of.begin, of.end, last);
+    });
     T::release();
   }
 

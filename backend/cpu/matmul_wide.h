@@ -56,6 +56,7 @@ struct WideInt8 : Wide {
   /// A group's integers, and the slice's sum beside them: with more panels one of the two is in memory at each step, and 12 rows take as long as 20.
   static constexpr int kAccRegisters = 2;
   static constexpr std::int64_t kInputBytes = kInt8StepInputs;
+  static constexpr bool kShareReading = false;  // no gain that shows: half the bytes of bf16
   using Dots = __m512i;
   using Input = __m512i;
 
