@@ -103,6 +103,24 @@ Line line_over_rows(const std::vector<double>& values) {
   return height < 0 ? Line{0, std::max(products / squares, 0.0)} : Line{height, slope};
 }
 
+/// As many times what a rank's own cache has are hardly found there (Hardware::share_in_own_cache).
+constexpr double kOwnCacheMargin = 1.5;
+
+/// What a rank's own cache keeps, and how fast it is read there. The draft shows how fast what cores share is read, unless its own holds it too.
+void learn_own_cache(const CalibrationData& data, Hardware& hardware) {
+  const PassTimes& passes = data.passes;
+  const auto bytes = static_cast<double>(passes.own_cache_bytes);
+  const std::optional<ModelConfig> model = model_for_cache(data.draft, data.draft_dtype, passes.own_cache_bytes);
+  if (passes.in_own_cache <= 0 || !model || one_row_of_draft(data).all() < kOwnCacheMargin * bytes) return;
+  const Weighed read = one_row(*model, data.draft_dtype, data.context, 1);
+  const double overhead =
+      static_cast<double>(model->layers) * passes.layer + hardware.attention_seconds(read.attention);
+  const double rate = read.all() / reading_of(passes.in_own_cache, overhead);
+  if (rate <= hardware.cache.rate) return;
+  hardware.own_cache_bytes = bytes;
+  hardware.own_cache_rate = rate;
+}
+
 bool keys_are_timed(const CalibrationData& data) { return data.passes.after_more_keys.size() > 1; }
 
 /// More of them are as many bytes for any number of rows, and operations for each. Where none were timed a byte costs `of_byte`.
@@ -246,6 +264,8 @@ Hardware calibrate(const CalibrationData& jobs) {
   hardware.cache.rate = draft.all() / reading_of(data.passes.draft.front(), beside_draft(1));
   hardware.refill_rate = draft.all() / reading_of(data.passes.draft_after_target, beside_draft(1));
 
+  learn_own_cache(data, hardware);
+
   const auto beside_share = [&](std::int64_t rows) {
     return overhead + keys.of(of_rows(rows, data.target, data.target_dtype, data.context, data.ranks));
   };
@@ -316,6 +336,10 @@ std::string hardware_yaml(const Hardware& hardware, const std::string& interconn
   text += fmt::format("cache:\n  MB: {:.4g}\n  read_GBps: {:.4g}\n  rows_cost: {}\n  refill_GBps: {:.4g}\n",
                       hardware.cached_bytes / kMega, hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost),
                       hardware.refill_rate / kGiga);
+  if (hardware.own_cache_rate > 0) {
+    text += fmt::format("  own_MB: {:.4g}\n  own_GBps: {:.4g}\n", hardware.own_cache_bytes / kMega,
+                        hardware.own_cache_rate / kGiga);
+  }
   text += fmt::format(
       "  cold_drafted_us_per_MB: {:.4g}\n  cold_loop_us: {:.4g}\n  cold_layer_us: {:.4g}\n  displaced_us_per_MB: "
       "{:.4g}\n",

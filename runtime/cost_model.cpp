@@ -35,9 +35,9 @@ double decision_gather(const Interconnect& interconnect, const ModelConfig& targ
   return interconnect.gather(static_cast<std::size_t>(decision_bytes(target, whole_rows, rows)), ranks);
 }
 
-PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in) {
+PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in, double in_own_cache) {
   const auto read_for = [&](std::int64_t rows) {
-    return hardware.reading_seconds(work.weight_bytes, work.cache_bytes, rows, ranks, in);
+    return hardware.reading_seconds(work.weight_bytes, work.cache_bytes, rows, ranks, in, in_own_cache);
   };
   const double head = work.logit_rows < work.rows ? work.head_bytes / work.weight_bytes : 0;
   const double weights = (1 - head) * read_for(work.rows) + head * read_for(work.logit_rows);
@@ -62,7 +62,9 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
   loop.target_ranks = ranks;
   const PassWork score = work_on(hardware, job.target, job.target_dtype, k + 1, job.context, ranks);
   const bool target_stays = hardware.keeps(score.weight_bytes * ranks);
-  loop.score = pass_time(hardware, score, ranks, target_stays ? WeightsIn::kCache : WeightsIn::kMemory);
+  // What rank 0 reads in a loop, as far as its own cache may have it.
+  double in_a_loop = score.weight_bytes + score.cache_bytes;
+  double displaced = 0;
   if (k > 0) {
     const bool sharded = job.placement == Placement::kSharded;
     const auto draft_over = [&](std::int64_t rows) {
@@ -72,17 +74,27 @@ LoopWork loop_work(const Hardware& hardware, const PredictedJob& job, std::int64
     const PassWork draft = draft_over(1);
     loop.drafting_ranks = drafts_together(job.placement) ? ranks : 1;
     const bool draft_stays = hardware.keeps(draft.weight_bytes * loop.drafting_ranks);
-    if (!target_stays) {
-      const double driven_out = std::min(draft.weight_bytes * loop.drafting_ranks, score.weight_bytes * ranks);
-      loop.score.work += hardware.displaced_seconds * driven_out;
-    }
+    const double in_a_draft = draft.weight_bytes + draft.cache_bytes;
+    const bool drafts_apart = job.placement == Placement::kDedicated;
+    if (!drafts_apart) in_a_loop += in_a_draft;
+    const auto draft_time = [&](const PassWork& work, WeightsIn in, double read_between) {
+      return pass_time(hardware, work, loop.drafting_ranks, in, hardware.share_in_own_cache(read_between));
+    };
     const WeightsIn later = draft_stays ? WeightsIn::kCache : WeightsIn::kMemory;
     const WeightsIn first = draft_stays && !target_stays ? WeightsIn::kCacheOnce : later;
-    loop.first_draft = pass_time(hardware, draft, loop.drafting_ranks, first);
-    loop.first_after_all = pass_time(hardware, draft_over(2), loop.drafting_ranks, first);
-    loop.later_draft = pass_time(hardware, draft, loop.drafting_ranks, later);
+    const double before_first = drafts_apart ? in_a_draft : in_a_loop;
+    loop.first_draft = draft_time(draft, first, before_first);
+    loop.first_after_all = draft_time(draft_over(2), first, before_first);
+    loop.later_draft = draft_time(draft, later, in_a_draft);
     loop.drafted = hardware.drafted_seconds + (target_stays ? 0 : hardware.cold_drafted_seconds * draft.weight_bytes);
+    if (!target_stays) {
+      const double driven_out = std::min(draft.weight_bytes * loop.drafting_ranks, score.weight_bytes * ranks);
+      displaced = hardware.displaced_seconds * driven_out;
+    }
   }
+  loop.score = pass_time(hardware, score, ranks, target_stays ? WeightsIn::kCache : WeightsIn::kMemory,
+                         hardware.share_in_own_cache(in_a_loop));
+  loop.score.work += displaced;
   if (job.placement == Placement::kDedicated && k > 0) {
     loop.order = hardware.interconnect.broadcast(DraftLink::reply_bytes(k), 2);
   }

@@ -36,8 +36,9 @@ struct PassTime {
   double total() const { return work + meeting; }
 };
 
-/// `ranks` read at the same time; `in`: where the weights are (Hardware::keeps).
-PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in = WeightsIn::kMemory);
+/// `ranks` read at the same time; `in`: where the weights are (Hardware::keeps), and the share of them that a rank's own cache has (share_in_own_cache).
+PassTime pass_time(const Hardware& hardware, const PassWork& work, int ranks, WeightsIn in = WeightsIn::kMemory,
+                   double in_own_cache = 0);
 
 /// What a decision about `rows` rows takes to one rank, in bytes: all their logits in fp32, or a few bytes of each; and the seconds of that.
 double decision_bytes(const ModelConfig& target, bool whole_rows, std::int64_t rows);

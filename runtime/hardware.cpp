@@ -16,8 +16,17 @@ double Reading::seconds(double weights, double keys, std::int64_t rows) const {
   return weights * cost_of(rows) / rate + keys / (keys_rate > 0 ? keys_rate : rate);
 }
 
-double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, WeightsIn in) const {
-  if (in == WeightsIn::kCache) return cache.seconds(weights, keys, rows);
+double Hardware::share_in_own_cache(double bytes) const {
+  return own_cache_rate > 0 ? std::clamp(1.5 - bytes / own_cache_bytes, 0.0, 1.0) : 0;
+}
+
+double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, WeightsIn in,
+                                 double in_own_cache) const {
+  if (in == WeightsIn::kCache) {
+    // What more rows cost is done with the weights once they are there.
+    const double sooner = in_own_cache > 0 ? in_own_cache * (1 / cache.rate - 1 / own_cache_rate) : 0;
+    return cache.seconds(weights, keys, rows) - (weights + keys) * sooner;
+  }
   const double alone = in == WeightsIn::kCacheOnce && refill_rate > 0 ? refill_rate : memory.rate;
   double shared = alone;
   if (node_read_rate > 0) {

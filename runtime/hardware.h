@@ -43,7 +43,10 @@ struct Hardware {
   Reading memory;           ///< weights and cache
   Reading cache;            ///< of models that stay in a cache of the processor, all ranks together
   double cached_bytes = 0;  ///< that such a model has at most; 0: none stays
-  double refill_rate = 0;   ///< bytes a second at which such a model is read back; 0: as any other
+  /// The second-level cache of a rank's own cores, and bytes a second from there of such a model's part, keys and values; 0: not known.
+  double own_cache_bytes = 0;
+  double own_cache_rate = 0;
+  double refill_rate = 0;  ///< bytes a second at which such a model is read back; 0: as any other
   /// What a pass of a target that does not stay in a cache takes longer for each byte of weights that were read for drafting since the one before: they drove as much of it out.
   double displaced_seconds = 0;
   double node_read_rate = 0;    ///< of all ranks of a node together; 0: as many times `memory.rate`
@@ -66,10 +69,15 @@ struct Hardware {
 
   /// Whether `bytes` of weights, of all ranks together, stay in a cache from one pass to the next.
   bool keeps(double bytes) const { return bytes <= cached_bytes; }
+  /// What a rank that reads so many bytes again and again finds of them in its own cache: all of half of what that has, less and less up to half as much again. (A plain read
+  /// finds more, docs/study.md; a pass has other things to read and write.) 0 where its rate is not known.
+  double share_in_own_cache(double bytes) const;
   /// Seconds that `operations` of attention take beside all reading.
   double attention_seconds(double operations) const { return attention_rate > 0 ? operations / attention_rate : 0; }
-  /// Seconds in which each of `ranks` ranks, all at once, reads `weights` bytes for `rows` rows, and `keys` bytes of the KV cache.
-  double reading_seconds(double weights, double keys, std::int64_t rows, int ranks, WeightsIn in) const;
+  /// Seconds in which each of `ranks` ranks, all at once, reads `weights` bytes for `rows` rows, and `keys` bytes of the KV cache; `in_own_cache`: of what stays in a cache, the share
+  /// that the rank's own has.
+  double reading_seconds(double weights, double keys, std::int64_t rows, int ranks, WeightsIn in,
+                         double in_own_cache = 0) const;
 };
 
 }  // namespace specdec

@@ -5,12 +5,14 @@
 #include <memory>
 #include <optional>
 
+#include "backend/cpu/cache_sizes.h"
 #include "backend/cpu/isa.h"
 #include "backend/factory.h"
 #include "models/tokenizer.h"
 #include "parallel/host_cores.h"
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
+#include "runtime/pass_work.h"
 #include "runtime/prompt_ids.h"
 #include "runtime/statistics.h"
 #include "runtime/timed_model.h"
@@ -145,6 +147,10 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   const auto layers = alone(hollow(shape), open_weights({}, {.random = true}), config.dtype, 0);
   const auto small =
       alone(smaller_draft(draft_shape), open_weights({}, {.random = true}), config.type_of_draft(), context);
+  const std::int64_t own_cache_bytes = second_level_cache_bytes().value_or(0) * threads;
+  const std::optional<ModelConfig> narrow = model_for_cache(draft_shape, config.type_of_draft(), own_cache_bytes);
+  const auto in_own_cache =
+      narrow ? alone(*narrow, open_weights({}, {.random = true}), config.type_of_draft(), context) : nullptr;
   Series of_part(part);
   Series of_part_small(part, kComparedRows);
   MoreKeys more_keys = has_room ? MoreKeys(part, 0, 1) : MoreKeys(part, 1, 0);
@@ -153,6 +159,8 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   Series of_beside_products(beside_products, 1);
   std::optional<Series<TimedModel>> of_whole;
   if (whole) of_whole.emplace(*whole, 1);
+  std::optional<Series<TimedModel>> of_own_cache;
+  if (in_own_cache) of_own_cache.emplace(*in_own_cache, 1);
   Series of_draft(*draft);
   Series of_layers(*layers, 1);
   std::vector<double> draft_after_target;
@@ -174,6 +182,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
     if (of_whole) of_whole->turn(draft_first);
     of_draft.turn(stir);
     of_layers.turn(stir);
+    if (of_own_cache) of_own_cache->turn(stir);
     loops.push_back(warm_loops(config, draft->model(), small->model(), kTimedRows, context, [&] { part.stir(); }));
   }
   const auto middle = [&](double WarmLoops::*which) {
@@ -194,6 +203,8 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
           .whole_target = of_whole ? of_whole->medians().front() : target.front(),
           .draft = of_draft.medians(),
           .draft_after_target = median(std::move(draft_after_target)),
+          .in_own_cache = of_own_cache ? of_own_cache->medians().front() : 0,
+          .own_cache_bytes = own_cache_bytes,
           .layer = of_layers.medians().front() / static_cast<double>(shape.layers),
           .beside_products = of_beside_products.medians().front(),
           .after_more_keys = other_context != context ? of_keys.medians() : std::vector<double>{},
@@ -210,6 +221,19 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
 ModelConfig smaller_draft(ModelConfig draft) {
   draft.layers = std::max<std::int64_t>(draft.layers / 4, 1);
   return draft;
+}
+
+std::optional<ModelConfig> model_for_cache(ModelConfig draft, DType dtype, std::int64_t bytes) {
+  constexpr std::int64_t kNarrowest = 16;
+  ModelConfig model = smaller_draft(std::move(draft));
+  model.kv_heads = model.heads;
+  while (work_of(model, {.rows = 1, .weights = dtype}).weight_bytes > 0.5 * static_cast<double>(bytes)) {
+    if (model.d_model / 2 < kNarrowest) return {};
+    model.d_model /= 2;
+    model.feed_forward = std::max<std::int64_t>(model.feed_forward / 2, 1);
+    model.heads = model.kv_heads = std::max<std::int64_t>(model.heads / 2, 1);
+  }
+  return model;
 }
 
 std::map<int, PassTimes> time_passes(const RunConfig& config, std::span<const std::int64_t> rank_counts, int cores) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,10 @@ struct PassTimes {
   double whole_target = 0;                   ///< over one row, of all of the target: what it reads when it reads alone
   std::vector<double> draft;  ///< of 1, 2, ... rows, one after another: as far as its weights stay in a cache they do
   double draft_after_target = 0;  ///< of one row, after a pass of the target
-  double layer = 0;               ///< of a layer that has next to no weights
+  /// Of one row of model_for_cache(), and the cache that it is for: of the cores of this rank. 0: not known.
+  double in_own_cache = 0;
+  std::int64_t own_cache_bytes = 0;
+  double layer = 0;  ///< of a layer that has next to no weights
   /// Of the part of the target over one row, on all else than products; 0 where a backend does its work later, so that nobody can tell.
   double beside_products = 0;
   /// What the part of the target takes longer over 1, 2, ... kComparedRows rows for `more_keys` more committed tokens; nothing where its context has no room for them.
@@ -30,6 +34,9 @@ struct PassTimes {
 
 /// The draft with a quarter of its layers, of random weights: what it is to the target, this one is to the draft.
 ModelConfig smaller_draft(ModelConfig draft);
+
+/// The draft with a quarter of its layers, made narrower until half of a cache of `bytes` holds its weights; nothing where its vocabulary is too large for that.
+std::optional<ModelConfig> model_for_cache(ModelConfig draft, DType dtype, std::int64_t bytes);
 
 /// As many rows as PassTimes has.
 inline constexpr std::int64_t kTimedRows = 16;

@@ -235,6 +235,8 @@ PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
           .whole_target = one([](T of) { return of.whole_target; }),
           .draft = by_rows([](T of) -> const auto& { return of.draft; }),
           .draft_after_target = one([](T of) { return of.draft_after_target; }),
+          .in_own_cache = one([](T of) { return of.in_own_cache; }),
+          .own_cache_bytes = all.front().own_cache_bytes,
           .layer = one([](T of) { return of.layer; }),
           .beside_products = one([](T of) { return of.beside_products; }),
           .after_more_keys = by_rows([](T of) -> const auto& { return of.after_more_keys; }),

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "backend/cpu/aligned_array.h"
-#include "backend/cpu/last_level_cache.h"
+#include "backend/cpu/cache_sizes.h"
 #include "backend/cpu/packed_linear.h"
 #include "backend/cpu/thread_pool.h"
 #include "backend/tensor.h"

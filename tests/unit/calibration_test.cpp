@@ -140,6 +140,29 @@ TEST(Calibration, PredictsTheMachineThatItWasMadeOf) {
   }
 }
 
+TEST(Calibration, ARanksOwnCacheIsTheRateOfAModelThatFitsInIt) {
+  Hardware hardware = truth(1);
+  hardware.own_cache_bytes = 2 << 20;
+  hardware.own_cache_rate = 70e9;
+  const PredictedJob job = shipped(1);
+  CalibrationData data = seen(hardware, job, 4);
+  EXPECT_EQ(calibrate(data).own_cache_rate, 0) << "nothing was timed";
+  data.passes.own_cache_bytes = 2 << 20;
+  const ModelConfig model = model_for_cache(job.draft, data.draft_dtype, data.passes.own_cache_bytes).value();
+  data.passes.in_own_cache =
+      pass_time(hardware, work_of(model, {.rows = 1, .context = job.context}), 1, WeightsIn::kCache, 1).total();
+  const Hardware found = calibrate(data);
+  EXPECT_EQ(found.own_cache_bytes, 2 << 20);
+  EXPECT_NEAR(found.own_cache_rate, 70e9, 0.01 * 70e9);
+
+  CalibrationData slow = data;
+  slow.passes.in_own_cache *= 10;
+  EXPECT_EQ(calibrate(slow).own_cache_rate, 0) << "slower than the cache that cores share: noise";
+  data.passes.own_cache_bytes = 3 << 20;
+  EXPECT_EQ(calibrate(data).own_cache_rate, 0)
+      << "some of the draft is there too, and nobody can tell the two rates apart";
+}
+
 /// What ranks take that wait for one another while they read.
 TEST(Calibration, TheLinkIsThatOfRanksThatDoNothingElse) {
   const Hardware hardware = truth(2);

@@ -257,6 +257,54 @@ TEST(CostModel, AModelThatStaysInACacheIsReadFromThereAndTheFirstDraftAfterALarg
   EXPECT_LT(loop_time(hardware, job, 0, 0.8).score, 0.3 * from_memory);
 }
 
+TEST(CostModel, WhatARanksOwnCacheKeepsOfALoopIsReadFromThere) {
+  PredictedJob job{.target = load_model_config(kSource / "assets/manpy-2m"),
+                   .draft = load_model_config(kSource / "assets/manpy-0.5m"),
+                   .ranks = 2,
+                   .context = 100};
+  const PassWork score = work_of(job.target, {.context = 100, .ranks = 2, .cache_bytes = 4});
+  const PassWork draft = work_of(job.draft, {.context = 100, .cache_bytes = 4});
+  const double of_target = score.weight_bytes + score.cache_bytes;
+  const double of_draft = draft.weight_bytes + draft.cache_bytes;
+  Hardware hardware;
+  hardware.ranks = 2;
+  hardware.cache_bytes = 4;
+  hardware.memory.rate = 1e9;
+  hardware.cache = {.rate = 10e9, .rows_cost = {1, 1.5, 2}};
+  hardware.cached_bytes = 1e9;
+  hardware.own_cache_rate = 40e9;
+  const auto at = [&](double own_bytes, std::int64_t k) {
+    hardware.own_cache_bytes = own_bytes;
+    return loop_work(hardware, job, k);
+  };
+  const auto quick = [](double bytes) { return bytes / 40e9; };
+  const auto slow = [](double bytes) { return bytes / 10e9; };
+  constexpr double kNear =
+      4e-7;  // a row more is looked up in the embedding; what is told apart is a hundred times that
+
+  EXPECT_NEAR(at(2 * of_target, 0).score.work, quick(of_target), kNear) << "half of it is kept whole";
+  EXPECT_NEAR(at(of_target, 0).score.work, 0.5 * (quick(of_target) + slow(of_target)), kNear) << "half of all of it";
+  EXPECT_NEAR(at(of_target / 1.5, 0).score.work, slow(of_target), kNear) << "nothing of half as much again";
+  const double two_rows = 0.5 * score.weight_bytes / 10e9;
+  const LoopWork both = at(2 * (of_target + of_draft), 1);
+  EXPECT_NEAR(both.score.work, quick(of_target) + two_rows, kNear) << "what more rows cost is as it was";
+  EXPECT_NEAR(both.first_draft.work, quick(of_draft), kNear);
+  ASSERT_GT((of_target + of_draft) / 1.5, 1.3 * of_draft);
+  const LoopWork in_turns = at((of_target + of_draft) / 1.5, 2);
+  EXPECT_NEAR(in_turns.score.work, slow(of_target) + 2 * two_rows, kNear) << "the draft drives the target out";
+  EXPECT_NEAR(in_turns.first_draft.work, slow(of_draft), kNear) << "and the target the draft";
+  const double kept = 1.5 - 1.5 * of_draft / (of_target + of_draft);
+  EXPECT_NEAR(in_turns.later_draft.work, kept * quick(of_draft) + (1 - kept) * slow(of_draft), kNear);
+
+  job.placement = Placement::kDedicated;
+  job.ranks = 3;
+  const LoopWork apart = at(2 * of_target, 1);
+  EXPECT_NEAR(apart.score.work, quick(of_target) + two_rows, kNear) << "the draft is on another rank";
+  EXPECT_NEAR(apart.first_draft.work, quick(of_draft), kNear);
+  hardware.cached_bytes = 2 * score.weight_bytes - 1;
+  EXPECT_NEAR(at(2 * of_target, 0).score.work, of_target / 1e9, kNear) << "what no cache keeps comes from memory";
+}
+
 TEST(CostModel, AfterABlockThatStoodInFullTheFirstPassOfTheDraftHasTwoRows) {
   Hardware hardware = tpu();
   hardware.cache = {.rate = 4e9, .rows_cost = {1, 1.5}};

@@ -12,6 +12,8 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
                         .whole_target = 5e-3,
                         .draft = {6e-3, 7e-3},
                         .draft_after_target = 8e-3,
+                        .in_own_cache = 7e-4,
+                        .own_cache_bytes = 1 << 21,
                         .layer = 9e-3,
                         .beside_products = 3e-4,
                         .after_more_keys = {1e-4, 2e-4},
@@ -24,6 +26,8 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
   EXPECT_DOUBLE_EQ(found.whole_target, 5e-3);
   EXPECT_DOUBLE_EQ(found.draft.at(1), 7e-3);
   EXPECT_DOUBLE_EQ(found.draft_after_target, 8e-3);
+  EXPECT_DOUBLE_EQ(found.in_own_cache, 7e-4);
+  EXPECT_EQ(found.own_cache_bytes, 1 << 21);
   EXPECT_DOUBLE_EQ(found.layer, 9e-3);
   EXPECT_DOUBLE_EQ(found.beside_products, 3e-4);
   EXPECT_DOUBLE_EQ(found.after_more_keys.at(1), 2e-4);

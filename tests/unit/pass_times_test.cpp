@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/pass_work.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/source_directory.h"
 
@@ -46,6 +47,19 @@ TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
     EXPECT_GT(times.beside.drafted, 0) << ranks;
   }
   EXPECT_EQ(found.at(1).whole_target, found.at(1).target.front()) << "one rank has all of it";
+}
+
+TEST(PassTimes, AModelForACacheIsNarrowerAndHasTheVocabularyOfTheDraft) {
+  const ModelConfig draft = load_model_config(kSource / "assets/manpy-2m");
+  const auto bytes = [](const ModelConfig& model) { return work_of(model, {.weights = DType::kBF16}).weight_bytes; };
+  for (const std::int64_t cache : {std::int64_t{512} << 10, std::int64_t{1} << 20, std::int64_t{2} << 20}) {
+    const ModelConfig found = model_for_cache(draft, DType::kBF16, cache).value();
+    EXPECT_LE(bytes(found), 0.5 * static_cast<double>(cache));
+    EXPECT_GT(bytes(found), 0.1 * static_cast<double>(cache)) << "and no narrower than that";
+    EXPECT_EQ(found.vocabulary, draft.vocabulary);
+  }
+  EXPECT_FALSE(model_for_cache(draft, DType::kBF16, 100'000).has_value()) << "its vocabulary alone is more";
+  EXPECT_FALSE(model_for_cache(draft, DType::kBF16, 0).has_value()) << "the machine does not say what it has";
 }
 
 TEST(PassTimes, AreOfTheThreadsThatTheConfigAsksFor) {

@@ -163,6 +163,8 @@ TEST_F(StudyFigures, ACalibratedLinkIsThatOfRanksThatDoNothingElse) {
                            .whole_target = 2e-3,
                            .draft = {1e-4, 1.1e-4},
                            .draft_after_target = 2e-4,
+                           .in_own_cache = 1e-5,
+                           .own_cache_bytes = 1 << 20,
                            .layer = 1e-6,
                            .after_more_keys = {1e-5, 2e-5},
                            .more_keys = 384};
@@ -182,6 +184,8 @@ TEST_F(StudyFigures, ACalibratedLinkIsThatOfRanksThatDoNothingElse) {
   const Link& link = summary.calibrated.at(2).interconnect.link;
   EXPECT_NEAR(link.bandwidth, 15360 / 7e-6, 1);
   EXPECT_NEAR(link.latency, 3e-6 - 1024 / link.bandwidth, 1e-12);
+  EXPECT_EQ(summary.calibrated.at(2).own_cache_bytes, 1 << 20);
+  EXPECT_GT(summary.calibrated.at(2).own_cache_rate, summary.calibrated.at(2).cache.rate) << "as it was timed";
 }
 
 TEST_F(StudyFigures, SayWhetherTheMachineChangedItsPace) {
