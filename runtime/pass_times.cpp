@@ -147,7 +147,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   const auto layers = alone(hollow(shape), open_weights({}, {.random = true}), config.dtype, 0);
   const auto small =
       alone(smaller_draft(draft_shape), open_weights({}, {.random = true}), config.type_of_draft(), context);
-  const std::int64_t own_cache_bytes = second_level_cache_bytes().value_or(0) * threads;
+  const std::int64_t own_cache_bytes = backend.on_host() ? second_level_cache_bytes().value_or(0) * threads : 0;
   const std::optional<ModelConfig> narrow = model_for_cache(draft_shape, config.type_of_draft(), own_cache_bytes);
   const auto in_own_cache =
       narrow ? alone(*narrow, open_weights({}, {.random = true}), config.type_of_draft(), context) : nullptr;

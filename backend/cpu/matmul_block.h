@@ -310,7 +310,8 @@ struct SkinnyMatmul {
   /// Of several blocks none has fewer rows than half of the most.
   template <int R>
   static constexpr Panels asking_for_later() {
-    return &panels < R, false, V::kShareReading && R >= (V::kMaxRows + 1) / 2 > ;
+    constexpr bool kAsks = V::kShareReading && R >= (V::kMaxRows + 1) / 2;
+    return &panels<R, false, kAsks>;
   }
 
   template <int... I>
