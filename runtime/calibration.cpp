@@ -103,15 +103,12 @@ Line line_over_rows(const std::vector<double>& values) {
   return height < 0 ? Line{0, std::max(products / squares, 0.0)} : Line{height, slope};
 }
 
-/// As many times what a rank's own cache has are hardly found there (Hardware::share_in_own_cache).
-constexpr double kOwnCacheMargin = 1.5;
-
 /// What a rank's own cache keeps, and how fast it is read there. The draft shows how fast what cores share is read, unless its own holds it too.
 void learn_own_cache(const CalibrationData& data, Hardware& hardware) {
   const PassTimes& passes = data.passes;
   const auto bytes = static_cast<double>(passes.own_cache_bytes);
   const std::optional<ModelConfig> model = model_for_cache(data.draft, data.draft_dtype, passes.own_cache_bytes);
-  if (passes.in_own_cache <= 0 || !model || one_row_of_draft(data).all() < kOwnCacheMargin * bytes) return;
+  if (passes.in_own_cache <= 0 || !model || one_row_of_draft(data).all() < kKeptNothing * bytes) return;
   const Weighed read = one_row(*model, data.draft_dtype, data.context, 1);
   const double overhead =
       static_cast<double>(model->layers) * passes.layer + hardware.attention_seconds(read.attention);

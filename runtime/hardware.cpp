@@ -17,7 +17,8 @@ double Reading::seconds(double weights, double keys, std::int64_t rows) const {
 }
 
 double Hardware::share_in_own_cache(double bytes) const {
-  return own_cache_rate > 0 ? std::clamp(1.5 - bytes / own_cache_bytes, 0.0, 1.0) : 0;
+  if (own_cache_rate == 0) return 0;
+  return std::clamp((kKeptNothing - bytes / own_cache_bytes) / (kKeptNothing - kKeptWhole), 0.0, 1.0);
 }
 
 double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, WeightsIn in,

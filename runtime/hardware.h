@@ -27,6 +27,11 @@ enum class WeightsIn : std::uint8_t {
   kCacheOnce,  ///< a model that stays in a cache while only its own passes come, the first time after another's
 };
 
+/// Of a cache, what is read again and again: of so much all is found there, of so much nothing, and between them less and less. (A plain read finds more, docs/study.md; a pass has
+/// other things to read and write.)
+inline constexpr double kKeptWhole = 0.5;
+inline constexpr double kKeptNothing = 1.5;
+
 /// What disturbs a machine, beside its interconnect's own jitter; for simulations alone.
 struct Disturbance {
   Jitter compute;               ///< of what a rank does between two collectives
@@ -69,8 +74,7 @@ struct Hardware {
 
   /// Whether `bytes` of weights, of all ranks together, stay in a cache from one pass to the next.
   bool keeps(double bytes) const { return bytes <= cached_bytes; }
-  /// What a rank that reads so many bytes again and again finds of them in its own cache: all of half of what that has, less and less up to half as much again. (A plain read
-  /// finds more, docs/study.md; a pass has other things to read and write.) 0 where its rate is not known.
+  /// What a rank that reads so many bytes again and again finds of them in its own cache; 0 where its rate is not known.
   double share_in_own_cache(double bytes) const;
   /// Seconds that `operations` of attention take beside all reading.
   double attention_seconds(double operations) const { return attention_rate > 0 ? operations / attention_rate : 0; }

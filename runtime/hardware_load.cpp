@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <string_view>
+#include <utility>
+
 #include "backend/error.h"
 #include "runtime/config_prompts.h"
 #include "runtime/file_keys.h"
@@ -87,6 +90,14 @@ Hardware parse_hardware(const std::string& yaml, const std::string& place, const
   if (given.contains("ranks_per_node") && !given.contains("node_read_GBps")) {
     throw_bad_input(fmt::format(
         "{}: node_read_GBps: found nothing beside ranks_per_node, expected what a node's ranks read together", place));
+  }
+  constexpr std::string_view kOwnCache[] = {"cache.own_MB", "cache.own_GBps"};
+  for (const auto& [key, other] : {std::pair(kOwnCache[0], kOwnCache[1]), std::pair(kOwnCache[1], kOwnCache[0])}) {
+    if (given.contains(other) && !given.contains(key)) {
+      throw_bad_input(fmt::format(
+          "{}: {}: found nothing beside {}, expected both: what a rank's own cache has, and how fast it is read", place,
+          key, other));
+    }
   }
   if (out.hardware.ranks > 1 && out.interconnect.empty()) {
     throw_bad_input(fmt::format("{}: interconnect: found nothing beside ranks: {}, expected how they meet", place,

@@ -12,6 +12,7 @@
 #include "parallel/host_cores.h"
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
+#include "runtime/hardware.h"
 #include "runtime/pass_work.h"
 #include "runtime/prompt_ids.h"
 #include "runtime/statistics.h"
@@ -227,7 +228,7 @@ std::optional<ModelConfig> model_for_cache(ModelConfig draft, DType dtype, std::
   constexpr std::int64_t kNarrowest = 16;
   ModelConfig model = smaller_draft(std::move(draft));
   model.kv_heads = model.heads;
-  while (work_of(model, {.rows = 1, .weights = dtype}).weight_bytes > 0.5 * static_cast<double>(bytes)) {
+  while (work_of(model, {.rows = 1, .weights = dtype}).weight_bytes > kKeptWhole * static_cast<double>(bytes)) {
     if (model.d_model / 2 < kNarrowest) return {};
     model.d_model /= 2;
     model.feed_forward = std::max<std::int64_t>(model.feed_forward / 2, 1);

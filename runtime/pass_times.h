@@ -35,7 +35,7 @@ struct PassTimes {
 /// The draft with a quarter of its layers, of random weights: what it is to the target, this one is to the draft.
 ModelConfig smaller_draft(ModelConfig draft);
 
-/// The draft with a quarter of its layers, made narrower until half of a cache of `bytes` holds its weights; nothing where its vocabulary is too large for that.
+/// The draft with a quarter of its layers, made narrower until a cache of `bytes` keeps all of its weights (kKeptWhole); nothing where its vocabulary is too large for that.
 std::optional<ModelConfig> model_for_cache(ModelConfig draft, DType dtype, std::int64_t bytes);
 
 /// As many rows as PassTimes has.

@@ -369,8 +369,7 @@ struct SkinnyMatmul {
   }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    const std::int64_t rows_of_largest = (job.rows + job.blocks - 1) / job.blocks;
-    for_blocks_of_rows(job, begin, end, side_by_side(rows_of_largest), [&](const BlockOfRows& of) {
+    for_blocks_of_rows(job, begin, end, &side_by_side, [&](const BlockOfRows& of) {
       const OfRows& by = of_rows(of.rows);
       const bool asks = V::kShareReading && of.later_bytes > 0;
       const Panels panels = asks ? by.asking_for_later : job.from_memory ? by.from_memory : by.from_cache;

@@ -19,33 +19,32 @@ struct BlockOfRows {
   std::int64_t end;
   /// New weights are read after it: it is the group's last.
   bool new_next;
-  /// Of the group that comes after this one, what this block of several asks for, so that memory works while each of them multiplies, and not while the first
-  /// does, which would wait for it, alone. `later_bytes` is 0 where there is one block, or nothing known to come.
-  const std::byte* later = nullptr;
-  std::int64_t later_bytes = 0;
+  /// Its part of the group that comes after this one, which the blocks share the asking for: memory then works while each of them multiplies, where it otherwise would while the first one
+  /// waits for it, and rest while the others multiply. No bytes where there is one block, or nothing known to come.
+  const std::byte* later;
+  std::int64_t later_bytes;
 };
 
-/// How MatmulKernel::run goes over panels [begin, end): a group of panels that the cache holds, `side_by_side` at least, all blocks of rows over it, the next
-/// group. Calls work(BlockOfRows) for each. `Work` is a type of the kernel's own file, so that this is a function of that file too (matmul_kernel.h).
+/// How MatmulKernel::run goes over panels [begin, end): a group of panels that the cache holds, as many at least as go side by side (MatmulKernel::side_by_side), all blocks of rows
+/// over it, the next group. Calls work(BlockOfRows) for each. `Work` is a type of the kernel's own file, so that this is a function of that file too (matmul_kernel.h).
 template <class Work>
-void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end, std::int64_t side_by_side,
-                        const Work& work) {
+void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t end,
+                        decltype(MatmulKernel::side_by_side) side_by_side, const Work& work) {
   std::int64_t group = end - begin;
   if (job.blocks > 1 && job.panel_bytes > 0) {
+    const std::int64_t least = side_by_side((job.rows + job.blocks - 1) / job.blocks);
     group = kCachedWeightBytes / job.panel_bytes;
-    group = group < side_by_side ? side_by_side : group;
+    group = group < least ? least : group;
   }
   for (; begin < end; begin += group) {
     const std::int64_t stop = end - begin < group ? end : begin + group;
-    const std::byte* later = nullptr;
-    std::int64_t later_bytes = 0;
+    PanelRun later = {};
     if (job.blocks > 1) {
-      const std::int64_t bytes = (stop - begin) * job.panel_bytes;
-      const std::int64_t left = (end - stop) * job.panel_bytes;
-      later = left > 0 ? job.panels + stop * job.panel_bytes : job.next.data;
-      later_bytes = left > 0 ? left : job.next.bytes * job.next.count;
-      later_bytes = later == nullptr ? 0 : later_bytes < bytes ? later_bytes : bytes;
+      later = stop == end ? job.next : PanelRun{job.panels + stop * job.panel_bytes, job.panel_bytes, end - stop};
     }
+    const std::int64_t bytes = (stop - begin) * job.panel_bytes;
+    const std::int64_t known = later.bytes * later.count;
+    const std::int64_t later_bytes = known < bytes ? known : bytes;
     for (std::int64_t i = 0; i < job.blocks; ++i) {
       const std::int64_t row = job.rows * i / job.blocks;
       const std::int64_t from = later_bytes * i / job.blocks;
@@ -56,7 +55,7 @@ void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t e
                        .begin = begin,
                        .end = stop,
                        .new_next = i + 1 == job.blocks,
-                       .later = later == nullptr ? nullptr : later + from,
+                       .later = later.data + from,
                        .later_bytes = later_bytes * (i + 1) / job.blocks - from});
     }
   }

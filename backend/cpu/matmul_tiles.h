@@ -260,8 +260,7 @@ struct TileMatmul {
   static std::int64_t side_by_side(std::int64_t rows) { return rows <= kTileRows ? 4 : 2; }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-    const std::int64_t rows_of_largest = (job.rows + job.blocks - 1) / job.blocks;
-    for_blocks_of_rows(job, begin, end, side_by_side(rows_of_largest), [&](const BlockOfRows& of) {
+    for_blocks_of_rows(job, begin, end, &side_by_side, [&](const BlockOfRows& of) {
       const std::int64_t last = of.new_next ? end : -1;
       if (of.rows > kTileRows) {
         configure<2>(of.rows);

@@ -387,6 +387,8 @@ TEST(Calibration, IsWrittenAsItIsRead) {
   hardware.source = hardware.interconnect.source = "a test";
   hardware.displaced_seconds = 3e-11;
   hardware.memory.rows_cost[2] = 0.9;
+  hardware.own_cache_bytes = 2 << 20;
+  hardware.own_cache_rate = 70e9;
   hardware.disturbance.compute = {.tail_probability = 0.01, .tail_mean = 2e-3};
   const auto file = directory.path() / "m.yaml";
   std::ofstream(file) << hardware_yaml(hardware, "w.yaml");
@@ -394,6 +396,8 @@ TEST(Calibration, IsWrittenAsItIsRead) {
   const Hardware read = load_hardware(file.string(), "test");
   EXPECT_NEAR(read.disturbance.compute.tail_probability, 0.01, 1e-6);
   EXPECT_NEAR(read.disturbance.compute.tail_mean, 2e-3, 1e-6);
+  EXPECT_NEAR(read.own_cache_bytes, 2 << 20, 1e3);
+  EXPECT_NEAR(read.own_cache_rate, 70e9, 1e8);
   const PredictedJob job = shipped(2);
   for (const std::int64_t k : {0, 1, 4, 8, 12}) {
     const double expected = loop_time(hardware, job, k, 0.8).total();

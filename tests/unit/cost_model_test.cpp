@@ -396,6 +396,23 @@ TEST(HardwareFiles, RowsCostBeginsWithOneAndMayFall) {
   }
 }
 
+TEST(HardwareFiles, ARanksOwnCacheHasASizeAndARate) {
+  const auto parse = [](const std::string& more) {
+    return parse_hardware(
+        "source: a test\nranks: 1\nread_GBps: 20\nrows_cost: [1]\ncache:\n  MB: 8\n  read_GBps: 40\n" + more, "m.yaml",
+        "m", ".");
+  };
+  const Hardware both = parse("  own_MB: 2\n  own_GBps: 80\n");
+  EXPECT_DOUBLE_EQ(both.share_in_own_cache(2e6), 0.5);
+  EXPECT_EQ(parse("").share_in_own_cache(1), 0);
+  EXPECT_EQ(tests::bad_input([&] { parse("  own_MB: 2\n"); }),
+            "m.yaml: cache.own_GBps: found nothing beside cache.own_MB, expected both: what a rank's own cache has, "
+            "and how fast it is read");
+  EXPECT_EQ(tests::bad_input([&] { parse("  own_GBps: 80\n"); }),
+            "m.yaml: cache.own_MB: found nothing beside cache.own_GBps, expected both: what a rank's own cache has, "
+            "and how fast it is read");
+}
+
 TEST(HardwareFiles, AllLoadAndSayWhereTheirFiguresAreFrom) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kSource / "configs/hardware")) {

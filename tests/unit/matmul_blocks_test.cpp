@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cpu/matmul_block.h"
@@ -51,34 +52,51 @@ struct Recording : Streams {
   }
 };
 
+/// The same steps with a step of scales after each group.
+struct RecordingInt8 : Recording {
+  using Dots = float;
+  static Dots start(std::int32_t /*start*/) { return 0; }
+  static Acc load_scales(const std::byte* from) { return number(from); }
+  static Acc add_scaled(Acc sum, Dots dots, float x_scale, Acc scales) { return sum + dots * x_scale * scales; }
+};
+
+struct RecordingAlone : Recording {
+  static constexpr bool kShareReading = false;
+};
+
 class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
  protected:
-  static constexpr std::int64_t kSteps = 1100;
+  static constexpr std::int64_t kSteps = 1056;  // as many as 1024 of int8 in two slices and their scales
   static constexpr std::int64_t kPanelBytes = kSteps * kStepBytes;
   static constexpr std::int64_t kPanels = 11;
   static constexpr std::int64_t kRoundedUp = 3 * kSteps / kStepBytes;       // a byte a step
   static constexpr std::int64_t kGroup = kCachedWeightBytes / kPanelBytes;  // 3, so that the last one has two
 
   /// The lines asked for by all blocks of `rows` rows, as distances from the first panel.
+  template <class V = Recording>
   std::vector<std::int64_t> asked_by(std::int64_t rows, PanelRun next = {}) {
     const std::int64_t blocks = (rows + Recording::kMaxRows - 1) / Recording::kMaxRows;
     std::vector<float> y(static_cast<std::size_t>(rows * kPanels * kPanelOutputs));
-    std::vector<std::byte> x(static_cast<std::size_t>(rows * kSteps * Recording::kInputBytes));
-    const std::int64_t slice_steps[] = {kSteps / 2, kSteps - kSteps / 2};
+    constexpr bool kInt8 = std::is_same_v<V, RecordingInt8>;
+    constexpr std::int64_t kHeaders = kInt8 ? 32 * sizeof(Int8Header) : 0;
+    constexpr std::int64_t kStepsOfSlice = kInt8 ? 512 : kSteps / 2;
+    constexpr std::int64_t kRowBytes = 2 * kStepsOfSlice * Recording::kInputBytes + kHeaders;
+    std::vector<std::byte> x(static_cast<std::size_t>(rows * kRowBytes));
+    const std::int64_t slice_steps[] = {kStepsOfSlice, kStepsOfSlice};
     Recording::later().clear();
-    SkinnyMatmul<Recording>::run({.panels = weights_.data(),
-                                  .panel_bytes = kPanelBytes,
-                                  .outputs = kPanels * kPanelOutputs,
-                                  .slice_steps = slice_steps,
-                                  .slices = 2,
-                                  .x = x.data(),
-                                  .x_bytes = kSteps * Recording::kInputBytes,
-                                  .rows = rows,
-                                  .blocks = blocks,
-                                  .y = y.data(),
-                                  .y_stride = kPanels * kPanelOutputs,
-                                  .next = next},
-                                 0, kPanels);
+    SkinnyMatmul<V>::run({.panels = weights_.data(),
+                          .panel_bytes = kPanelBytes,
+                          .outputs = kPanels * kPanelOutputs,
+                          .slice_steps = slice_steps,
+                          .slices = 2,
+                          .x = x.data(),
+                          .x_bytes = kRowBytes,
+                          .rows = rows,
+                          .blocks = blocks,
+                          .y = y.data(),
+                          .y_stride = kPanels * kPanelOutputs,
+                          .next = next},
+                         0, kPanels);
     std::vector<std::int64_t> lines;
     for (const std::byte* line : Recording::later()) lines.push_back((line - weights_.data()) / kStepBytes);
     return lines;
@@ -88,13 +106,18 @@ class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
 };
 
 TEST_P(MatmulBlocks, AskTogetherForEachLineOfTheGroupThatComesNext) {
-  const std::vector<std::int64_t> asked = asked_by(GetParam());
-  const std::set<std::int64_t> lines(asked.begin(), asked.end());
-  for (std::int64_t line = kGroup * kSteps; line < kPanels * kSteps; ++line) {
-    ASSERT_TRUE(lines.contains(line)) << "step " << line % kSteps << " of panel " << line / kSteps;
+  for (const std::vector<std::int64_t>& asked : {asked_by(GetParam()), asked_by<RecordingInt8>(GetParam())}) {
+    const std::set<std::int64_t> lines(asked.begin(), asked.end());
+    for (std::int64_t line = kGroup * kSteps; line < kPanels * kSteps; ++line) {
+      ASSERT_TRUE(lines.contains(line)) << "step " << line % kSteps << " of panel " << line / kSteps;
+    }
+    EXPECT_GE(*lines.begin(), kGroup * kSteps) << "the first group has been asked for before";
+    EXPECT_LE(*lines.rbegin(), kPanels * kSteps + kRoundedUp);
   }
-  EXPECT_GE(*lines.begin(), kGroup * kSteps) << "the first group has been asked for before";
-  EXPECT_LE(*lines.rbegin(), kPanels * kSteps + kRoundedUp);
+}
+
+TEST_P(MatmulBlocks, AskForNothingLaterWhereTheyWouldGainNothing) {
+  EXPECT_EQ(asked_by<RecordingAlone>(GetParam()), std::vector<std::int64_t>{});
 }
 
 TEST_P(MatmulBlocks, AskForTheNextMatrixInTheEnd) {
@@ -128,6 +151,23 @@ TEST_F(MatmulBlocks, OneBlockOfRowsAsksForNothingLater) {
   for (std::int64_t rows = 1; rows <= Recording::kMaxRows; ++rows) {
     EXPECT_EQ(asked_by(rows), std::vector<std::int64_t>{}) << rows;
   }
+}
+
+TEST(BlocksOfRows, GoOverAsManyPanelsAtLeastAsGoSideBySide) {
+  const auto groups = [](std::int64_t panel_bytes, std::int64_t rows, std::int64_t blocks) {
+    std::vector<std::int64_t> ends;
+    const auto side_by_side = [](std::int64_t of_block) -> std::int64_t { return of_block <= 8 ? 2 : 1; };
+    const MatmulJob job = {.panel_bytes = panel_bytes, .rows = rows, .blocks = blocks};
+    for_blocks_of_rows(job, 0, 5, side_by_side, [&](const BlockOfRows& of) {
+      if (of.new_next) ends.push_back(of.end);
+    });
+    return ends;
+  };
+  using Ends = std::vector<std::int64_t>;
+  EXPECT_EQ(groups(kCachedWeightBytes / 4, 16, 2), (Ends{4, 5}));
+  EXPECT_EQ(groups(kCachedWeightBytes, 16, 2), (Ends{2, 4, 5})) << "more than the cache keeps of them";
+  EXPECT_EQ(groups(kCachedWeightBytes, 17, 2), (Ends{1, 2, 3, 4, 5})) << "of nine rows one goes alone";
+  EXPECT_EQ(groups(kCachedWeightBytes, 8, 1), (Ends{5})) << "one block needs no groups";
 }
 
 }  // namespace
