@@ -6,6 +6,30 @@
 #include "backend/error.h"
 
 namespace specdec {
+namespace {
+
+/// How much of each value counts in a mean of those between two shares of them all, in their order.
+std::vector<double> shares_between(const std::vector<double>& values, double least, double most) {
+  check(!values.empty(), "a mean of no values");
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
+  const double from = least * static_cast<double>(values.size());
+  const double to = most * static_cast<double>(values.size());
+  std::vector<double> shares(values.size());
+  // Each value is a stretch of length 1.
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double begin = static_cast<double>(i);
+    shares[order[i]] = std::max(std::min(begin + 1, to) - std::max(begin, from), 0.0) / (to - from);
+  }
+  return shares;
+}
+
+double weighted(const std::vector<double>& values, const std::vector<double>& shares) {
+  return std::inner_product(values.begin(), values.end(), shares.begin(), 0.0);
+}
+
+}  // namespace
 
 std::optional<Percentiles> percentiles(std::vector<Weighted> values) {
   std::sort(values.begin(), values.end());
@@ -30,26 +54,13 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-std::vector<double> midmean_shares(const std::vector<double>& values) {
-  check(!values.empty(), "a mean of no values");
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
-  // Each value is a stretch of length 1; what counts of it lies between a quarter and three quarters of them all.
-  const double from = static_cast<double>(values.size()) / 4;
-  const double to = 3 * from;
-  std::vector<double> shares(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double begin = static_cast<double>(i);
-    shares[order[i]] = std::max(std::min(begin + 1, to) - std::max(begin, from), 0.0) / (to - from);
-  }
-  return shares;
+double midmean(const std::vector<double>& values) {
+  return weighted(values, shares_between(values, 0.25, 0.75));
 }
 
-double midmean(const std::vector<double>& values) {
-  const std::vector<double> shares = midmean_shares(values);
-  return std::inner_product(values.begin(), values.end(), shares.begin(), 0.0);
-}
+double quicker_half(const std::vector<double>& values) { return weighted(values, quicker_half_shares(values)); }
+
+std::vector<double> quicker_half_shares(const std::vector<double>& values) { return shares_between(values, 0, 0.5); }
 
 std::optional<double> ratio(double numerator, double denominator) {
   if (!(denominator > 0)) return std::nullopt;

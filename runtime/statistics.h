@@ -25,8 +25,12 @@ double median(std::vector<double> values);
 /// The mean of the middle half of values that are not empty, a quarter cut off at either end, of a number that 4 does not divide in part: as deaf as a median to a few that are far
 /// off, and of as many as a dozen a third less noisy.
 double midmean(const std::vector<double>& values);
+
+/// The mean of the lesser half of values that are not empty (of an odd number half of the middle one): of times on a machine that others use too. What others do only makes a job slower, now a little and
+/// now by half, so the slower half says more of them than of the job, and the least alone more of luck.
+double quicker_half(const std::vector<double>& values);
 /// How much of each value counts there, 1 in all: for the mean of what belongs to the values, over the same of them.
-std::vector<double> midmean_shares(const std::vector<double>& values);
+std::vector<double> quicker_half_shares(const std::vector<double>& values);
 
 /// Nothing over what is not above 0.
 std::optional<double> ratio(double numerator, double denominator);

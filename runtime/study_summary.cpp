@@ -45,7 +45,6 @@ struct JobSums {
   Percentiles token_ms;
   std::map<std::string, double> split;
   // Of each job, its loops being as the median one of them.
-  std::vector<double> job_per_token;
   std::vector<double> job_loop;
   std::vector<Percentiles> job_loop_ms;
   std::map<std::string, std::vector<double>> job_split;
@@ -93,7 +92,6 @@ void add(JobSums& sums, PointFigures& figures, const json& row, std::int64_t k) 
     sums.job_loop_ms.push_back({number(of_loops.at("p50")), number(of_loops.at("p90")), number(of_loops.at("p99"))});
   }
   const double typical = of_loops.is_object() && loop_ms > 0 ? number(of_loops.at("p50")) / loop_ms : 1;
-  sums.job_per_token.push_back(typical * number(metrics.at("ms_per_token")));
   sums.job_loop.push_back(typical * loop_ms);
   for (const char* part : kSplit) {
     const double ms = kMsPerSecond * number(metrics.at("split").at(part).at("seconds"));
@@ -117,7 +115,7 @@ std::optional<double> halves_of(const std::vector<double>& jobs) {
   if (jobs.size() < kLeast) return std::nullopt;
   std::vector<double> halves[2];
   for (std::size_t i = 0; i < jobs.size(); ++i) halves[i % 2].push_back(jobs[i]);
-  return ratio(midmean(halves[1]), midmean(halves[0]));
+  return ratio(quicker_half(halves[1]), quicker_half(halves[0]));
 }
 
 Percentiles typical(const std::vector<Percentiles>& of_jobs) {
@@ -129,7 +127,7 @@ Percentiles typical(const std::vector<Percentiles>& of_jobs) {
   return {.p50 = middle(&Percentiles::p50), .p90 = middle(&Percentiles::p90), .p99 = middle(&Percentiles::p99)};
 }
 
-void fill(PointFigures& figures, JobSums& sums, std::int64_t k) {
+void fill(PointFigures& figures, JobSums& sums, const StudyPoint& point) {
   const double tokens = static_cast<double>(figures.tokens);
   if (figures.finished == 0 || tokens == 0) return;
   const double full_loops = static_cast<double>(figures.full_loops);
@@ -137,7 +135,7 @@ void fill(PointFigures& figures, JobSums& sums, std::int64_t k) {
   figures.ms_per_loop = band(std::move(sums.per_loop), sums.decode_ms / sums.loops);
   figures.tokens_per_loop = ratio(sums.full_tokens, full_loops);
   figures.efficiency =
-      band(std::move(sums.efficiency), figures.tokens_per_loop.value_or(0) / static_cast<double>(k + 1));
+      band(std::move(sums.efficiency), figures.tokens_per_loop.value_or(0) / static_cast<double>(point.k + 1));
   const double jobs = figures.finished;
   figures.token_ms = {
       .p50 = sums.token_ms.p50 / jobs, .p90 = sums.token_ms.p90 / jobs, .p99 = sums.token_ms.p99 / jobs};
@@ -149,16 +147,19 @@ void fill(PointFigures& figures, JobSums& sums, std::int64_t k) {
   figures.drafted_per_full_loop = ratio(sums.full_drafted, full_loops);
   figures.context = sums.prompts > 0 ? sums.context / sums.prompts : 0;
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
-  // Parts of the same jobs: with several ranks what computes longer waits less, and a mean of the middle of each alone would be less than the loop.
-  const std::vector<double> shares = midmean_shares(sums.job_loop);
+  // Parts of the same jobs: with several ranks what computes longer waits less, and a mean of the quicker half of each alone would be less than the loop.
+  const std::vector<double> shares = quicker_half_shares(sums.job_loop);
   for (const char* part : kSplit) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
     const std::vector<double>& of_jobs = sums.job_split[part];
-    figures.typical_split_ms.emplace_back(part,
-                                          std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0));
+    figures.undisturbed_split_ms.emplace_back(
+        part, std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0));
   }
-  figures.halves = halves_of(sums.job_per_token);
-  figures.typical_ms_per_token = midmean(sums.job_per_token);
+  if (point.config.decode.draft_length == DraftLengthRule::kFixed) {
+    figures.halves = halves_of(sums.job_loop);
+    figures.undisturbed_ms_per_token = quicker_half(sums.job_loop) * sums.loops / tokens;
+    figures.disturbed = figures.ms_per_token.mean / *figures.undisturbed_ms_per_token - 1;
+  }
   if (!sums.job_loop_ms.empty()) figures.typical_loop_ms = typical(sums.job_loop_ms);
 }
 
@@ -198,10 +199,10 @@ std::optional<Percentiles> in_seconds(const std::optional<Percentiles>& ms) {
   return Percentiles{.p50 = ms->p50 / kMsPerSecond, .p90 = ms->p90 / kMsPerSecond, .p99 = ms->p99 / kMsPerSecond};
 }
 
-/// A typical loop of a point's jobs, in seconds.
+/// A loop of a point's jobs, in seconds, as it is undisturbed.
 CalibrationLoop loop_of(const PointFigures& figures) {
   CalibrationLoop loop{.drafted = figures.drafted_per_loop, .alpha = figures.stood.value_or(0)};
-  for (const auto& [part, ms] : figures.typical_split_ms) {
+  for (const auto& [part, ms] : figures.undisturbed_split_ms) {
     const double seconds = ms / kMsPerSecond;
     if (part == "draft") loop.draft = seconds;
     if (part == "broadcast") loop.broadcast = seconds;
@@ -213,43 +214,46 @@ CalibrationLoop loop_of(const PointFigures& figures) {
 }
 
 /// Of so many ranks.
-PassTimes typical_passes(const std::vector<json>& jobs, int ranks) {
+PassTimes undisturbed_passes(const std::vector<json>& jobs, int ranks) {
   std::vector<PassTimes> all;
   for (const json& job : jobs) all.push_back(pass_times_from_json(job, ranks));
-  const auto one = [&](auto value_of) {
+  const auto of_all = [&](auto value_of) {
     std::vector<double> values;
     for (const PassTimes& times : all) values.push_back(value_of(times));
-    return midmean(values);
+    return values;
   };
-  const auto by_rows = [&](auto series_of) {
+  const auto one = [&](auto time_of) { return quicker_half(of_all(time_of)); };
+  // What two times differ by is disturbed either way.
+  const auto difference = [&](auto difference_of) { return midmean(of_all(difference_of)); };
+  const auto by_rows = [&](auto series_of, auto of_row) {
     std::size_t rows = series_of(all.front()).size();
     for (const PassTimes& times : all) rows = std::min(rows, series_of(times).size());
     std::vector<double> seconds;
     for (std::size_t i = 0; i < rows; ++i)
-      seconds.push_back(one([&](const PassTimes& of) { return series_of(of)[i]; }));
+      seconds.push_back(of_row([&](const PassTimes& of) { return series_of(of)[i]; }));
     return seconds;
   };
   using T = const PassTimes&;
-  return {.target = by_rows([](T of) -> const auto& { return of.target; }),
-          .target_after_smaller = by_rows([](T of) -> const auto& { return of.target_after_smaller; }),
+  return {.target = by_rows([](T of) -> const auto& { return of.target; }, one),
+          .target_after_smaller = by_rows([](T of) -> const auto& { return of.target_after_smaller; }, one),
           .whole_target = one([](T of) { return of.whole_target; }),
-          .draft = by_rows([](T of) -> const auto& { return of.draft; }),
+          .draft = by_rows([](T of) -> const auto& { return of.draft; }, one),
           .draft_after_target = one([](T of) { return of.draft_after_target; }),
           .in_own_cache = one([](T of) { return of.in_own_cache; }),
           .own_cache_bytes = all.front().own_cache_bytes,
           .layer = one([](T of) { return of.layer; }),
           .beside_products = one([](T of) { return of.beside_products; }),
-          .after_more_keys = by_rows([](T of) -> const auto& { return of.after_more_keys; }),
+          .after_more_keys = by_rows([](T of) -> const auto& { return of.after_more_keys; }, difference),
           .more_keys = all.front().more_keys,
           .beside = {.loop = one([](T of) { return of.beside.loop; }),
                      .pass = one([](T of) { return of.beside.pass; }),
-                     .drafted = one([](T of) { return of.beside.drafted; }),
-                     .accepted = one([](T of) { return of.beside.accepted; }),
-                     .scored = by_rows([](T of) -> const auto& { return of.beside.scored; })}};
+                     .drafted = difference([](T of) { return of.beside.drafted; }),
+                     .accepted = difference([](T of) { return of.beside.accepted; }),
+                     .scored = by_rows([](T of) -> const auto& { return of.beside.scored; }, one)}};
 }
 
-/// Of each payload, the middle of all jobs' medians.
-std::vector<TimedAllReduce> typical_all_reduces(const std::vector<json>& jobs) {
+/// Of each payload, by all jobs' medians.
+std::vector<TimedAllReduce> undisturbed_all_reduces(const std::vector<json>& jobs) {
   std::map<double, std::vector<double>> seconds;
   for (const json& rows : jobs) {
     for (const json& row : rows) {
@@ -257,9 +261,9 @@ std::vector<TimedAllReduce> typical_all_reduces(const std::vector<json>& jobs) {
       seconds[row.at("bytes").get<double>()].push_back(row.at("p50_us").get<double>() * kMicro);
     }
   }
-  std::vector<TimedAllReduce> typical;
-  for (const auto& [bytes, of_jobs] : seconds) typical.push_back({bytes, midmean(of_jobs)});
-  return typical;
+  std::vector<TimedAllReduce> undisturbed;
+  for (const auto& [bytes, of_jobs] : seconds) undisturbed.push_back({bytes, quicker_half(of_jobs)});
+  return undisturbed;
 }
 
 /// "node1, node2 (AMD EPYC 7713)".
@@ -299,11 +303,11 @@ void calibrate_points(StudySummary& summary, const Study& study, const std::vect
                                    .ranks = ranks,
                                    .context = summary.points[alone].context,
                                    .whole_rows = config.decode.sampling.truncates(),
-                                   .passes = typical_passes(timed.passes, ranks),
+                                   .passes = undisturbed_passes(timed.passes, ranks),
                                    .alone = loop_of(summary.points[alone]),
                                    .drafts = loop_of(summary.points[drafts]),
                                    .loops = in_seconds(summary.points[alone].typical_loop_ms),
-                                   .all_reduces = typical_all_reduces(timed.links[ranks])});
+                                   .all_reduces = undisturbed_all_reduces(timed.links[ranks])});
     hardware.name = fmt::format("{}-{}", study.name, ranks);
     const std::string forced = forced_label(config);
     hardware.source = fmt::format("calibrated with {} on {}{}", study.config, summary.points[alone].backend,
@@ -349,6 +353,7 @@ void compare_points(StudySummary& summary, const Study& study, const std::vector
     summary.errors[points[i].ranks].add(error);
     summary.errors_of_models[{points[i].ranks, points[i].models}].add(error);
     if (figures.halves) summary.halves[points[i].ranks].add(std::abs(*figures.halves - 1));
+    if (figures.disturbed) summary.disturbed[points[i].ranks].add(*figures.disturbed);
   }
 }
 
@@ -361,8 +366,8 @@ void Deviations::add(double error) {
 }
 
 std::optional<double> prediction_error(const PointFigures& of) {
-  if (!of.predicted) return std::nullopt;
-  return kMsPerSecond * of.predicted->token.mean / of.typical_ms_per_token - 1;
+  if (!of.predicted || !of.undisturbed_ms_per_token) return std::nullopt;
+  return kMsPerSecond * of.predicted->token.mean / *of.undisturbed_ms_per_token - 1;
 }
 
 Band band(std::vector<double> values, double mean) {
@@ -416,7 +421,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
         summary.program = row->at("program").get<std::string>();
       }
     }
-    if (points[i].kind == PointKind::kDecode) fill(figures, sums, points[i].k);
+    if (points[i].kind == PointKind::kDecode) fill(figures, sums, points[i]);
     summary.points.push_back(std::move(figures));
   }
   if (study.calibrates() && !timed.passes.empty()) calibrate_points(summary, study, points, std::move(timed));

@@ -37,10 +37,11 @@ struct PointFigures {
   std::int64_t tokens = 0;
   std::int64_t full_loops = 0;
   Band ms_per_token;
-  /// The mean over the middle half of the jobs (midmean()) of what a token takes where all loops take what the median one of the job does: what a prediction is held to, since now and then a loop, or
-  /// a whole job, is disturbed by what else a machine does.
-  double typical_ms_per_token = 0;
-  std::optional<double> halves;  ///< the same of every other job over that of the rest; nothing of fewer than four
+  /// What a token takes where every loop takes what the median one does in the quicker half of the jobs (quicker_half()): what a prediction is held to, since some loops, and some whole jobs, are disturbed
+  /// by what else a machine does. By loops, of which jobs have those of one length, and not by tokens, of which some jobs yield more by chance; nothing where K is not the same in all loops.
+  std::optional<double> undisturbed_ms_per_token;
+  std::optional<double> disturbed;  ///< how much longer a token takes in the mean of all jobs and loops, over that
+  std::optional<double> halves;     ///< undisturbed loops of every other job over those of the rest; nothing of fewer than four
   std::optional<Percentiles> typical_loop_ms;  ///< each as typical over jobs
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
@@ -57,7 +58,7 @@ struct PointFigures {
   double context = 0;                                            ///< committed tokens, the mean over what was generated
   double late_share = 0;                                         ///< of modelled collectives
   std::vector<std::pair<std::string, double>> split_ms;          ///< a loop's, mean
-  std::vector<std::pair<std::string, double>> typical_split_ms;  ///< the same of loops
+  std::vector<std::pair<std::string, double>> undisturbed_split_ms;  ///< of the loops of undisturbed_ms_per_token
   // Against decoding alone with the same ranks, interconnect and models.
   std::optional<double> speedup;
   std::optional<double> cost_ratio;  ///< c
@@ -87,12 +88,13 @@ struct StudySummary {
   std::map<std::pair<int, std::string>, Deviations> errors_of_models;  ///< the same by ranks and models
   /// Of every other job of the same points from the rest: what lies in any error.
   std::map<int, Deviations> halves;
+  std::map<int, Deviations> disturbed;  ///< of all jobs of the same points from what is undisturbed
   std::optional<Pace> pace;
 };
 
 StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points, const StudyResults& results);
 
-/// What is predicted for a point over what is typical of its jobs, less 1; nothing where nothing is.
+/// What is predicted for a point over what it takes undisturbed, less 1; nothing where nothing is.
 std::optional<double> prediction_error(const PointFigures& of);
 
 }  // namespace specdec

@@ -76,7 +76,7 @@ json point_json(const StudyPoint& point, const PointFigures& f) {
   for (const auto& [part, ms] : f.split_ms) split[part] = ms;
   out.update({{"tokens", f.tokens},
               {"ms_per_token", band_json(f.ms_per_token)},
-              {"typical_ms_per_token", f.typical_ms_per_token},
+              {"undisturbed_ms_per_token", nullable(f.undisturbed_ms_per_token)},
               {"ms_per_loop", band_json(f.ms_per_loop)},
               {"efficiency", band_json(f.efficiency)},
               {"token_ms", {{"p50", f.token_ms.p50}, {"p90", f.token_ms.p90}, {"p99", f.token_ms.p99}}},
@@ -169,20 +169,26 @@ json summary_json(const Study& study, const std::vector<StudyPoint>& points, con
   json failed = json::array();
   json errors = json::array();
   for (const auto& [ranks, of] : summary.errors) {
-    const auto halves = summary.halves.find(ranks);
     json by_models = json::array();
     for (const auto& [which, part] : summary.errors_of_models) {
       if (which.first != ranks) continue;
       by_models.push_back(
           {{"models", which.second}, {"points", part.points}, {"mean", part.mean}, {"worst", part.worst}});
     }
-    errors.push_back({{"ranks", ranks},
-                      {"models", std::move(by_models)},
-                      {"points", of.points},
-                      {"mean", of.mean},
-                      {"worst", of.worst},
-                      {"halves_mean", halves == summary.halves.end() ? json() : json(halves->second.mean)},
-                      {"halves_worst", halves == summary.halves.end() ? json() : json(halves->second.worst)}});
+    json error = {{"ranks", ranks},
+                  {"models", std::move(by_models)},
+                  {"points", of.points},
+                  {"mean", of.mean},
+                  {"worst", of.worst}};
+    const auto add = [&](const char* name, const std::map<int, Deviations>& by_ranks) {
+      const auto found = by_ranks.find(ranks);
+      const bool known = found != by_ranks.end();
+      error[fmt::format("{}_mean", name)] = known ? json(found->second.mean) : json();
+      error[fmt::format("{}_worst", name)] = known ? json(found->second.worst) : json();
+    };
+    add("halves", summary.halves);
+    add("disturbed", summary.disturbed);
+    errors.push_back(std::move(error));
   }
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points[i].kind == PointKind::kDecode) rows.push_back(point_json(points[i], summary.points[i]));
@@ -192,7 +198,7 @@ json summary_json(const Study& study, const std::vector<StudyPoint>& points, con
     }
   }
   return {{"schema", "specdec.study"},
-          {"version", 1},
+          {"version", 2},
           {"title", study.title},
           {"name", study.name},
           {"config", study.config},
@@ -218,7 +224,7 @@ std::string summary_csv(const std::vector<StudyPoint>& points, const StudySummar
       "ms_per_loop,tokens_per_loop,expected_tokens_per_loop,alpha,accepted_over_reached,cost_ratio,speedup,theorem_3_8_"
       "speedup,"
       "theorem_3_11_operations,token_p50_ms,token_p90_ms,"
-      "token_p99_ms,late_share,typical_ms_per_token,predicted_ms_per_token,predicted_speedup,error\n";
+      "token_p99_ms,late_share,undisturbed_ms_per_token,predicted_ms_per_token,predicted_speedup,error\n";
   const auto quoted = [](std::string words) {
     for (std::size_t at = 0; (at = words.find('"', at)) != std::string::npos; at += 2) words.insert(at, 1, '"');
     return '"' + words + '"';
@@ -235,7 +241,7 @@ std::string summary_csv(const std::vector<StudyPoint>& points, const StudySummar
          {of(f.ms_per_token.mean), of(f.ms_per_token.p10), of(f.ms_per_token.p90), of(f.ms_per_loop.mean),
           f.tokens_per_loop, f.expected_tokens_per_loop, f.alpha, f.stood, f.cost_ratio, f.speedup, f.theory_speedup,
           f.theory_operations, of(f.token_ms.p50), of(f.token_ms.p90), of(f.token_ms.p99), of(f.late_share),
-          of(f.typical_ms_per_token)}) {
+          f.undisturbed_ms_per_token}) {
       text += put(value);
     }
     text += put(f.predicted ? std::optional(kMsPerSecond * f.predicted->token.mean) : std::nullopt);
@@ -253,7 +259,7 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
       "| ranks | interconnect | placement | models | method | K | kind | ms a token | P10 to P90 | tokens a loop | eq. "
       "1 | alpha | "
       "c | speed-up | theorem 3.8 | operations, theorem 3.11 |";
-  text += predicts ? " typical ms a token | *predicted* | error |\n" : "\n";
+  text += predicts ? " undisturbed ms a token | *predicted* | error |\n" : "\n";
   const int columns = predicts ? 19 : 16;
   for (int column = 0; column < columns; ++column) text += "|---";
   text += "|\n";
@@ -278,7 +284,7 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
                         cell(f.cost_ratio), cell(f.speedup, "{:.2f}"), cell(f.theory_speedup, "{:.2f}"),
                         cell(f.theory_operations, "{:.2f}"));
     if (predicts) {
-      text += fmt::format(" {:.3f} | {} | {} |", f.typical_ms_per_token,
+      text += fmt::format(" {} | {} | {} |", cell(f.undisturbed_ms_per_token),
                           cell(f.predicted ? std::optional(kMsPerSecond * f.predicted->token.mean) : std::nullopt),
                           percent(prediction_error(f)));
     }
@@ -286,13 +292,17 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
   }
   text += forced.text();
   if (!summary.errors.empty()) {
-    text += fmt::format("\nPrediction ({}) against what each point typically takes:\n\n", study.hardware);
+    text += fmt::format("\nPrediction ({}) against what each point takes undisturbed (its loops in the quicker half of its jobs):\n\n", study.hardware);
     for (const auto& [ranks, of] : summary.errors) {
       text += fmt::format("- {} rank{}: mean of the errors {:.1f} %, worst {:.1f} %, {} points", ranks,
                           ranks == 1 ? "" : "s", 100 * of.mean, 100 * of.worst, of.points);
       if (const auto halves = summary.halves.find(ranks); halves != summary.halves.end()) {
         text += fmt::format("; every other job of these points differs from the rest by {:.1f} %, at worst {:.1f} %",
                             100 * halves->second.mean, 100 * halves->second.worst);
+      }
+      if (const auto disturbed = summary.disturbed.find(ranks); disturbed != summary.disturbed.end()) {
+        text += fmt::format("; over all jobs a token takes {:.1f} % longer in the mean, at most {:.1f} %",
+                            100 * disturbed->second.mean, 100 * disturbed->second.worst);
       }
       text += "\n";
       std::string by_models;
@@ -308,7 +318,7 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
   }
   if (summary.pace) {
     text += fmt::format(
-        "\nThe machine's pace: jobs took {:.2f} to {:.2f} of what their points typically take, in the median of "
+        "\nThe machine's pace: jobs took {:.2f} to {:.2f} of what their points take undisturbed, in the median of "
         "each of {} parts of the study in time.\n",
         summary.pace->least, summary.pace->most, summary.pace->parts);
   }

@@ -243,14 +243,14 @@ def scatter(axes, points, place, keys, faint=lambda point: False):
 
 
 def predicted_against_measured(points):
-    """Against what a point typically takes, which is what errors are of; faint where the description was made from it."""
-    figure, axes = picture("Predicted against measured", "ms a token, measured (typical)", "ms a token, predicted", size=(4.4, 4.0))
+    """Against what a point takes undisturbed, which is what errors are of; faint where the description was made from it."""
+    figure, axes = picture("Predicted against measured", "ms a token, measured (undisturbed)", "ms a token, predicted", size=(4.4, 4.0))
     told = [point for point in points if point.get("predicted")]
-    most = 1.08 * max(max(p["typical_ms_per_token"], p["predicted"]["ms_per_token"]) for p in told)
+    most = 1.08 * max(max(p["undisturbed_ms_per_token"], p["predicted"]["ms_per_token"]) for p in told)
     axes.fill_between([0, most], [0, 0.88 * most], [0, 1.12 * most], color=GRID, alpha=0.5, linewidth=0)
     axes.plot([0, most], [0, most], color=INK, linewidth=0.8)
     keys = sorted({(p["ranks"], p["interconnect"]) for p in told})
-    entries = scatter(axes, told, lambda p: (p["typical_ms_per_token"], p["predicted"]["ms_per_token"]), keys, lambda p: p["calibrates"])
+    entries = scatter(axes, told, lambda p: (p["undisturbed_ms_per_token"], p["predicted"]["ms_per_token"]), keys, lambda p: p["calibrates"])
     if any(p["calibrates"] for p in told):
         entries.append((Line2D([], [], color=INK, alpha=0.35, **marks_of(MEASURED)), "calibrated from these"))
     axes.set_xlim(0, most)

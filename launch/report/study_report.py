@@ -59,7 +59,7 @@ def points_table(points, predicts):
     failed = any(p["failed"] for p in points)
     words = ["interconnect", "placement", "models", "method", "kind"] + (["forced"] if forced else []) + (["failed jobs"] if failed else [])
     head = words + ["ranks", "K", "ms a token", "P10", "P90", "P50 / P90 / P99 of a token", "tokens a loop", "eq. 1", "alpha", "c", "speed-up", "theorem 3.8",
-                    "operations, theorem 3.11"] + (["typical ms a token", "predicted", "error"] if predicts else [])
+                    "operations, theorem 3.11"] + (["undisturbed ms a token", "predicted", "error"] if predicts else [])
     rows = []
     for p in points:
         row = [p["interconnect"], p["placement"], p["models"], p["method"], p["kind"] if p["finished"] else "failed" if p["failed"] else "not run"]
@@ -75,7 +75,8 @@ def points_table(points, predicts):
                 cell(p["theorem_3_8_speedup"], "{:.2f}"), cell(p["theorem_3_11_operations"], "{:.2f}")]
         if predicts:
             told = p["predicted"] and p["predicted"]["ms_per_token"]
-            row += [cell(p["typical_ms_per_token"]), cell(told), cell(told and 100 * (told / p["typical_ms_per_token"] - 1), "{:+.1f} %")]
+            undisturbed = p["undisturbed_ms_per_token"]
+            row += [cell(undisturbed), cell(told), cell(told and undisturbed and 100 * (told / undisturbed - 1), "{:+.1f} %")]
         rows.append(row)
     return table(head, rows, len(words))
 
@@ -147,7 +148,7 @@ def paper_section(study):
                 continue
             i = published["k"].index(p["k"])
             theirs = published["ms_128"][i] / published["ms_128"][0]
-            mine = p["typical_ms_per_token"] / alone["typical_ms_per_token"]
+            mine = p["undisturbed_ms_per_token"] / alone["undisturbed_ms_per_token"]
             told = p["predicted"] and alone["predicted"] and p["predicted"]["ms_per_token"] / alone["predicted"]["ms_per_token"]
             there = theirs_told and theirs_told["ms_128"][i]
             rows.append([ranks, p["k"], cell(published["ms_128"][i], "{:.0f}"), cell(there, "{:.0f}"), cell(there and 100 * (there / published["ms_128"][i] - 1), "{:+.1f} %"),
@@ -155,7 +156,7 @@ def paper_section(study):
     over = [v / published["ms_128"][0] for v in published["ms_128"]]
     loops = [v / published["ms_per_loop"][0] for v in published["ms_per_loop"]]
     pictures = [
-        plots.beside_the_paper(series, published, "Time for 128 tokens, over that of K = 0", "times", lambda p, a: p["typical_ms_per_token"] / a["typical_ms_per_token"], over,
+        plots.beside_the_paper(series, published, "Time for 128 tokens, over that of K = 0", "times", lambda p, a: p["undisturbed_ms_per_token"] / a["undisturbed_ms_per_token"], over,
                                lambda p, a: p["predicted"]["ms_per_token"] / a["predicted"]["ms_per_token"], over_first(theirs_told, "ms_128")),
         plots.beside_the_paper(series, published, "Tokens a loop over K + 1", "share of K + 1", lambda p, a: p["efficiency"]["mean"], published["efficiency"],
                                lambda p, a: p["predicted"]["tokens_per_loop"] / (p["k"] + 1), theirs_told and theirs_told["efficiency"]),
@@ -166,7 +167,7 @@ def paper_section(study):
     fit = (f"<p>Predicted of their machine: {escape(theirs_told['config'])} on {escape(theirs_told['hardware'])}, alpha {theirs_told['alpha']:.3f} (eq. 1 inverted at K = "
            f"{theirs_told['fit_k']}).</p>" if theirs_told else "")
     return (f"<h2>Beside the paper</h2><p>{escape(published['title'])} ({escape(published['source'])}), and ours, interconnect {escape(first['interconnect'])}: each over its "
-            "own K = 0, since machines and models are others; ours is what a point typically takes: the mean of the middle half of its jobs, of each the median loop.</p>"
+            "own K = 0, since machines and models are others; ours is what a point takes undisturbed: the median loops of the quicker half of its jobs.</p>"
             f'<div class="pictures">{"".join(figure(p, "ours beside the published curve, against K") for p in pictures)}</div>' + fit + table(head, rows, 0) + paper_table(published, series))
 
 
@@ -239,14 +240,16 @@ def page(study):
         parts.append(f'<h2>Why</h2><div class="pictures">{"".join(others)}</div>')
         for error in study["errors"]:
             noise = (f" Every other job of these points differs from the rest by {100 * error['halves_mean']:.1f} %, at worst {100 * error['halves_worst']:.1f} %."
-                     if error.get("halves_mean") is not None else "")
-            parts.append(f"<p>Prediction ({escape(study['hardware'])}) against what each point typically takes, {plots.ranks_text(error['ranks'])}: mean of the errors "
+                     if error["halves_mean"] is not None else "")
+            noise += (f" Over all jobs a token takes {100 * error['disturbed_mean']:.1f} % longer in the mean, at most {100 * error['disturbed_worst']:.1f} %."
+                      if error["disturbed_mean"] is not None else "")
+            parts.append(f"<p>Prediction ({escape(study['hardware'])}) against what each point takes undisturbed, its loops in the quicker half of its jobs, {plots.ranks_text(error['ranks'])}: mean of the errors "
                          f"{100 * error['mean']:.1f} %, worst {100 * error['worst']:.1f} %, {error['points']} points.{noise}</p>")
             if len(error["models"]) > 1:
                 parts.append("<ul>" + "".join(f"<li>{escape(of['models'])}: {100 * of['mean']:.1f} %, worst {100 * of['worst']:.1f} %, {of['points']} points</li>"
                                               for of in error["models"]) + "</ul>")
         if study["pace"]:
-            parts.append(f"<p>The machine's pace: jobs took {study['pace']['least']:.2f} to {study['pace']['most']:.2f} of what their points typically take, "
+            parts.append(f"<p>The machine's pace: jobs took {study['pace']['least']:.2f} to {study['pace']['most']:.2f} of what their points take undisturbed, "
                          f"in the median of each of {study['pace']['parts']} parts of the study in time.</p>")
     parts.append("<h2>All points</h2>" + points_table(points, predicts))
     parts.append(f"<h2>How</h2><p>{study['repeats']} repetition(s) of each point in shuffled order. c is the time of a drafted token over that of a token of the target "

@@ -27,7 +27,7 @@ TEST(Pace, IsThatOfMinutesAndNotOfPoints) {
   const std::optional<Pace> pace = pace_of(jobs);
   ASSERT_TRUE(pace);
   EXPECT_EQ(pace->parts, 8);
-  // A quarter of the jobs is slow, and the midmean cuts it off.
+  // A quarter of the jobs is slow, and the quicker half has none of them.
   EXPECT_NEAR(pace->least, 1, 1e-9);
   EXPECT_NEAR(pace->most, 1.5, 1e-9);
 }

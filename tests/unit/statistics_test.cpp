@@ -17,9 +17,16 @@ TEST(Statistics, TheMeanOfTheMiddleHalfLeavesOutAQuarterAtEitherEnd) {
   EXPECT_DOUBLE_EQ(midmean({9, 1, 2, 3, 4, 5, 6, 1e9}), (3 + 4 + 5 + 6) / 4.0);
 }
 
+TEST(Statistics, TheQuickerHalfOfAnOddNumberHasHalfOfTheMiddleOne) {
+  EXPECT_DOUBLE_EQ(quicker_half({7}), 7);
+  EXPECT_DOUBLE_EQ(quicker_half({8, 2}), 2);
+  EXPECT_DOUBLE_EQ(quicker_half({1000, 5, 1, 3}), 2);
+  EXPECT_DOUBLE_EQ(quicker_half({9, 4, 1}), (1 + 0.5 * 4) / 1.5);
+}
+
 TEST(Statistics, WhatBelongsToValuesIsAveragedOverTheSameOfThem) {
-  EXPECT_EQ(midmean_shares({1000, 5, 1, 3}), (std::vector<double>{0, 0.5, 0, 0.5}));
-  EXPECT_EQ(midmean_shares({2, 2}), (std::vector<double>{0.5, 0.5}));
+  EXPECT_EQ(quicker_half_shares({1000, 5, 1, 3}), (std::vector<double>{0, 0, 0.5, 0.5}));
+  EXPECT_EQ(quicker_half_shares({2, 2}), (std::vector<double>{1, 0}));
 }
 
 TEST(Statistics, TheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
