@@ -278,15 +278,20 @@ Hardware calibrate(const CalibrationData& jobs) {
   }
   hardware.memory.rate = 1 / apart;
   hardware.memory.keys_rate = 1 / std::max(keys.of_byte - together + apart, kLeastOfByte);
-  // Passes after as many of the draft are as in loops, but for what jobs add to them, other ranks that read too and all else that goes on: as long for any number of rows, since it is
-  // reading that waits. The two jobs say how long, each of its own rows; what they differ by is noise as far as other rows go. One row comes in loops that do not draft.
+  // Passes after as many of the draft are as in loops, but for what jobs add to them: other ranks that read too, and that wait for one another the longer the more rows there are, and all
+  // else that goes on. The two jobs say how much, each of its own rows, and other rows lie on the line through both; more rows that add less are noise, and then it is the mean.
   const double driven_out = std::min(draft.weights, share.weights * data.ranks);
   hardware.displaced_seconds = displaced_by_a_byte(data, draft.weights);
   const double displaced = hardware.displaced_seconds * driven_out;
   const double longer_alone = data.alone.compute - (data.passes.target.front() - displaced);
   const double longer_drafting = data.drafts.compute - interpolated(data.passes.target, data.drafts.drafted + 1);
+  const double each_row = std::max(longer_drafting - longer_alone, 0.0) / data.drafts.drafted;
+  double longer = (longer_alone + longer_drafting - data.drafts.drafted * each_row) / 2;
   std::vector<double> in_jobs = data.passes.target;
-  for (double& seconds : in_jobs) seconds += (longer_alone + longer_drafting) / 2 - displaced;
+  for (double& seconds : in_jobs) {
+    seconds += longer - displaced;
+    longer += each_row;
+  }
   in_jobs.front() = data.alone.compute;
   hardware.memory.rows_cost = costs_of(in_jobs, beside_share, share.weights, hardware.memory.rate);
   // What stays in the cache is scored in loops of its own, whatever the jobs' target does there.

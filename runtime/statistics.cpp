@@ -54,9 +54,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-double midmean(const std::vector<double>& values) {
-  return weighted(values, shares_between(values, 0.25, 0.75));
-}
+double midmean(const std::vector<double>& values) { return weighted(values, shares_between(values, 0.25, 0.75)); }
 
 double quicker_half(const std::vector<double>& values) { return weighted(values, quicker_half_shares(values)); }
 

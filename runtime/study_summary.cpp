@@ -152,8 +152,8 @@ void fill(PointFigures& figures, JobSums& sums, const StudyPoint& point) {
   for (const char* part : kSplit) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
     const std::vector<double>& of_jobs = sums.job_split[part];
-    figures.undisturbed_split_ms.emplace_back(
-        part, std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0));
+    figures.undisturbed_split_ms.emplace_back(part,
+                                              std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0));
   }
   if (point.config.decode.draft_length == DraftLengthRule::kFixed) {
     figures.halves = halves_of(sums.job_loop);
@@ -234,22 +234,27 @@ PassTimes undisturbed_passes(const std::vector<json>& jobs, int ranks) {
     return seconds;
   };
   using T = const PassTimes&;
-  return {.target = by_rows([](T of) -> const auto& { return of.target; }, one),
-          .target_after_smaller = by_rows([](T of) -> const auto& { return of.target_after_smaller; }, one),
+  return {.target = by_rows(
+              [](T of) -> const auto& { return of.target; }, one),
+          .target_after_smaller = by_rows(
+              [](T of) -> const auto& { return of.target_after_smaller; }, one),
           .whole_target = one([](T of) { return of.whole_target; }),
-          .draft = by_rows([](T of) -> const auto& { return of.draft; }, one),
+          .draft = by_rows(
+              [](T of) -> const auto& { return of.draft; }, one),
           .draft_after_target = one([](T of) { return of.draft_after_target; }),
           .in_own_cache = one([](T of) { return of.in_own_cache; }),
           .own_cache_bytes = all.front().own_cache_bytes,
           .layer = one([](T of) { return of.layer; }),
           .beside_products = one([](T of) { return of.beside_products; }),
-          .after_more_keys = by_rows([](T of) -> const auto& { return of.after_more_keys; }, difference),
+          .after_more_keys = by_rows(
+              [](T of) -> const auto& { return of.after_more_keys; }, difference),
           .more_keys = all.front().more_keys,
           .beside = {.loop = one([](T of) { return of.beside.loop; }),
                      .pass = one([](T of) { return of.beside.pass; }),
                      .drafted = difference([](T of) { return of.beside.drafted; }),
                      .accepted = difference([](T of) { return of.beside.accepted; }),
-                     .scored = by_rows([](T of) -> const auto& { return of.beside.scored; }, one)}};
+                     .scored = by_rows(
+                         [](T of) -> const auto& { return of.beside.scored; }, one)}};
 }
 
 /// Of each payload, by all jobs' medians.

@@ -41,7 +41,8 @@ struct PointFigures {
   /// by what else a machine does. By loops, of which jobs have those of one length, and not by tokens, of which some jobs yield more by chance; nothing where K is not the same in all loops.
   std::optional<double> undisturbed_ms_per_token;
   std::optional<double> disturbed;  ///< how much longer a token takes in the mean of all jobs and loops, over that
-  std::optional<double> halves;     ///< undisturbed loops of every other job over those of the rest; nothing of fewer than four
+  /// Undisturbed loops of every other job over those of the rest; nothing of fewer than four.
+  std::optional<double> halves;
   std::optional<Percentiles> typical_loop_ms;  ///< each as typical over jobs
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
@@ -55,9 +56,9 @@ struct PointFigures {
   std::string backend;  ///< as the reports of its jobs name it
   double drafted_per_loop = 0;
   std::optional<double> drafted_per_full_loop;
-  double context = 0;                                            ///< committed tokens, the mean over what was generated
-  double late_share = 0;                                         ///< of modelled collectives
-  std::vector<std::pair<std::string, double>> split_ms;          ///< a loop's, mean
+  double context = 0;                                    ///< committed tokens, the mean over what was generated
+  double late_share = 0;                                 ///< of modelled collectives
+  std::vector<std::pair<std::string, double>> split_ms;  ///< a loop's, mean
   std::vector<std::pair<std::string, double>> undisturbed_split_ms;  ///< of the loops of undisturbed_ms_per_token
   // Against decoding alone with the same ranks, interconnect and models.
   std::optional<double> speedup;

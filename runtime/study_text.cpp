@@ -292,7 +292,9 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
   }
   text += forced.text();
   if (!summary.errors.empty()) {
-    text += fmt::format("\nPrediction ({}) against what each point takes undisturbed (its loops in the quicker half of its jobs):\n\n", study.hardware);
+    text += fmt::format(
+        "\nPrediction ({}) against what each point takes undisturbed (its loops in the quicker half of its jobs):\n\n",
+        study.hardware);
     for (const auto& [ranks, of] : summary.errors) {
       text += fmt::format("- {} rank{}: mean of the errors {:.1f} %, worst {:.1f} %, {} points", ranks,
                           ranks == 1 ? "" : "s", 100 * of.mean, 100 * of.worst, of.points);

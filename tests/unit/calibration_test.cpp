@@ -277,7 +277,7 @@ TEST(Calibration, ASimulationHasThePercentilesOfTheLoopsThatItWasMadeOf) {
   }
 }
 
-TEST(Calibration, WhatJobsAddToAPassIsForAllNumbersOfRowsInTheMeanOfBoth) {
+TEST(Calibration, WhatJobsAddToAPassIsALineThroughBothOrTheirMeanWhereMoreRowsAddLess) {
   const PredictedJob job = shipped(2);
   PredictedJob smaller = job;
   smaller.draft = load_model_config(kSource / "assets/manpy-0.5m");
@@ -290,7 +290,9 @@ TEST(Calibration, WhatJobsAddToAPassIsForAllNumbersOfRowsInTheMeanOfBoth) {
     const Hardware found = calibrate(data);
     for (const PredictedJob& of : {job, smaller}) {
       for (const std::int64_t k : {0, 1, 2, 4, 7}) {
-        const double added = (k == 0 ? alone : (alone + drafting) / 2.0) * longer;
+        const double mean = k == 0 ? alone : (alone + drafting) / 2.0;
+        const double line = drafting > alone ? static_cast<double>(k) / 4 : mean;
+        const double added = line * longer;
         const double expected = loop_work(truth(2), of, k).score.work + added;
         EXPECT_NEAR(loop_work(found, of, k).score.work, expected, 0.01 * expected) << k << ", " << alone << drafting;
       }
