@@ -38,6 +38,16 @@ FileKey measures(const std::string& name, std::vector<double>& into) {
   return numbers(name, into, "a list of numbers above 0", [](double v) { return v > 0; });
 }
 
+/// Each may be null.
+FileKey rates(const std::string& name, std::vector<std::optional<double>>& into) {
+  constexpr const char* kAccepts = "a list of numbers between 0 and 1, null where none is known";
+  return file_key::list<std::optional<double>>(
+      name, kAccepts, into, [name](const YAML::Node& node, const YamlPlace& place) -> std::optional<double> {
+        if (node.IsNull()) return std::nullopt;
+        return read_number(place, node, name, kAccepts, [](double v) { return v > 0 && v < 1; });
+      });
+}
+
 FileKey words(const std::string& name, std::vector<std::string>& into) {
   constexpr const char* kAccepts = "a list of names";
   return file_key::required(
@@ -59,6 +69,7 @@ Published load_published(const std::string& name, const std::string& place) {
   std::vector<double> ms_alone;
   std::vector<double> ms;
   std::vector<double> speedup;
+  std::vector<std::optional<double>> alpha;
   int fit_k = 0;
   int context = 0;
   read_file_keys(
@@ -68,6 +79,7 @@ Published load_published(const std::string& name, const std::string& place) {
        measures("ms_128", out.ms_128), measures("tokens_per_loop_over_k1", out.efficiency),
        measures("ms_per_loop", out.ms_per_loop), words("table.task", tasks), lengths("table.k", table_k),
        measures("table.ms_alone", ms_alone), measures("table.ms", ms), measures("table.speedup", speedup),
+       rates("table.alpha", alpha),
        file_key::required(file_key::text("predicted.hardware", "a description of hardware", out.job.hardware)),
        file_key::required(file_key::text("predicted.config", "a config", out.job.config)),
        file_key::required(file_key::integer("predicted.fit_k", 1, kMostFitted, fit_k)),
@@ -86,9 +98,15 @@ Published load_published(const std::string& name, const std::string& place) {
   for (const std::vector<double>* list : {&table_k, &ms_alone, &ms, &speedup}) {
     expect_as_many(list->size(), tasks.size(), "task");
   }
+  if (alpha.empty()) alpha.resize(tasks.size());
+  expect_as_many(alpha.size(), tasks.size(), "task");
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    out.table.push_back(
-        {.task = tasks[i], .k = table_k[i], .ms_alone = ms_alone[i], .ms = ms[i], .speedup = speedup[i]});
+    out.table.push_back({.task = tasks[i],
+                         .k = table_k[i],
+                         .ms_alone = ms_alone[i],
+                         .ms = ms[i],
+                         .speedup = speedup[i],
+                         .alpha = alpha[i]});
   }
   if (!out.job.config.empty() && std::ranges::find(out.k, static_cast<double>(fit_k)) == out.k.end()) {
     throw_bad_input(fmt::format("{}: predicted.fit_k: found {}, expected one of k", where, fit_k));
@@ -121,6 +139,15 @@ PublishedPrediction predict_published(const Published& of, const std::string& pl
     out.ms_128.push_back(kTokens * kMsPerSecond * found.token.mean);
     out.efficiency.push_back(found.tokens_per_loop / (value + 1));
     out.ms_per_loop.push_back(kMsPerSecond * found.loop.total());
+  }
+  for (const Published::Line& line : of.table) {
+    out.table.emplace_back();
+    if (!line.alpha) continue;
+    const std::int64_t ks[] = {0, std::llround(line.k)};
+    const std::vector<Prediction> found = predict(hardware, job, *line.alpha, ks);
+    out.table.back() = {.ms_alone = kMsPerSecond * found[0].token.mean,
+                        .ms = kMsPerSecond * found[1].token.mean,
+                        .speedup = found[1].speedup};
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct Published {
   struct Line {
     std::string task;
     double k = 0;
-    double ms_alone = 0;  ///< a token
-    double ms = 0;        ///< a token, speculative
-    double speedup = 0;   ///< as printed, which need not be the quotient
+    double ms_alone = 0;          ///< a token
+    double ms = 0;                ///< a token, speculative
+    double speedup = 0;           ///< as printed, which need not be the quotient
+    std::optional<double> alpha;  ///< where its figures say it, to predict the line with
   };
   std::vector<Line> table;  ///< may be empty
 
@@ -42,6 +44,14 @@ struct PublishedPrediction {
   std::vector<double> ms_128;
   std::vector<double> efficiency;
   std::vector<double> ms_per_loop;
+
+  /// The times of a line of the table.
+  struct Line {
+    double ms_alone = 0;
+    double ms = 0;
+    double speedup = 0;
+  };
+  std::vector<std::optional<Line>> table;  ///< as long as the paper's; nothing of lines without an acceptance rate
 };
 
 /// Of one that has a job. Throws kBadInput where its hardware or its config cannot be read.

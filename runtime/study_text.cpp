@@ -130,8 +130,13 @@ json published_json(const Study& study) {
   const Published of = load_published(study.published, study.name + ": published");
   json table = json::array();
   for (const Published::Line& line : of.table) {
-    table.push_back(
-        {{"task", line.task}, {"k", line.k}, {"ms_alone", line.ms_alone}, {"ms", line.ms}, {"speedup", line.speedup}});
+    table.push_back({{"task", line.task},
+                     {"k", line.k},
+                     {"ms_alone", line.ms_alone},
+                     {"ms", line.ms},
+                     {"speedup", line.speedup},
+                     {"alpha", nullable(line.alpha)},
+                     {"predicted", nullptr}});
   }
   json predicted;
   if (!of.job.config.empty()) {
@@ -140,6 +145,11 @@ json published_json(const Study& study) {
                  {"fit_k", of.job.fit_k},          {"alpha", told.alpha},
                  {"ms_128", told.ms_128},          {"efficiency", told.efficiency},
                  {"ms_per_loop", told.ms_per_loop}};
+    for (std::size_t i = 0; i < told.table.size(); ++i) {
+      if (!told.table[i]) continue;
+      const PublishedPrediction::Line& line = *told.table[i];
+      table[i]["predicted"] = {{"ms_alone", line.ms_alone}, {"ms", line.ms}, {"speedup", line.speedup}};
+    }
   }
   return {{"title", of.title},
           {"source", of.source},

@@ -118,11 +118,11 @@ def group_section(key, points):
 
 
 def paper_series(study):
-    """{ranks: points by K} to lay beside the paper: under a modelled interconnect where there is one, of one interconnect, models, method and placement."""
+    """{ranks: points by K, which all of their loops have} to lay beside the paper: under a modelled interconnect where there is one, of one interconnect, models, method and placement."""
     series = {}
     placement = next((p["placement"] for p in study["points"] if p["k"] > 0), None)  # one, as one curve has
     for p in study["points"]:
-        if p["finished"] and (p["k"] == 0 or p["placement"] == placement):
+        if p["finished"] and p["undisturbed_ms_per_token"] is not None and (p["k"] == 0 or p["placement"] == placement):
             way = p["kind"] == plots.MODELLED, p["interconnect"], p["models"], p["method"]
             series.setdefault(way, {}).setdefault(p["ranks"], []).append(p)
     for way in sorted(series, key=lambda way: way[0], reverse=True):
@@ -175,19 +175,25 @@ def over_first(told, what):
     return told and [v / told[what][0] for v in told[what]]
 
 
+def predicted_cells(line):
+    of = line["predicted"] or {}
+    return [cell(line["alpha"], "{:.3f}"), cell(of.get("ms_alone"), "{:.1f}"), cell(of.get("ms"), "{:.2f}"), cell(of.get("speedup"), "{:.2f}")]
+
+
 def paper_table(published, series):
-    """What the paper printed task by task, and at its K our speed-up and acceptance rate of each rank count, whatever our task."""
+    """What the paper printed task by task, what the cost model says of it, and at its K our speed-up and acceptance rate of each rank count, whatever our task."""
     if not published["table"]:
         return ""
     ours = {ranks: {p["k"]: p for p in points} for ranks, points in sorted(series.items())}
     rows = []
     odd = [line for line in published["table"] if abs(line["speedup"] * line["ms"] / line["ms_alone"] - 1) > 0.02]
+    told = any(line["predicted"] for line in published["table"])
     for line in published["table"]:
         there = [points.get(line["k"]) for points in ours.values()]
         rows.append([line["task"], cell(line["k"], "{:.0f}"), cell(line["ms_alone"], "{:.1f}"), cell(line["ms"], "{:.2f}"), cell(line["speedup"], "{:.2f}"),
-                     cell(line["ms_alone"] / line["ms"], "{:.2f}"), *[text for p in there for text in (cell(p and p["speedup"], "{:.2f}"), cell(p and p["alpha"], "{:.3f}"))]])
+                     cell(line["ms_alone"] / line["ms"], "{:.2f}"), *(predicted_cells(line) if told else []), *[text for p in there for text in (cell(p and p["speedup"], "{:.2f}"), cell(p and p["alpha"], "{:.3f}"))]])
     head = ["published: task", "K", "ms a token alone", "speculative", "speed-up as printed", "of the two times",
-            *[text for ranks in ours for text in (f"ours, {plots.ranks_text(ranks)}: speed-up", "at alpha")]]
+            *(["predicted of their machine: at alpha", "ms a token alone", "speculative", "speed-up"] if told else []), *[text for ranks in ours for text in (f"ours, {plots.ranks_text(ranks)}: speed-up", "at alpha")]]
     return "<p>Their table, and ours at the same K: one study with an acceptance rate of its own, to be held against the task whose rate is nearest.</p>" + table(head, rows, 1) + "".join(
         f"<p>{escape(line['task'])}: the row contradicts itself. The speed-up that is printed, {line['speedup']:g}, is not {line['ms_alone']:g} / {line['ms']:g} = "
         f"{line['ms_alone'] / line['ms']:.3f}; nothing here is matched to it.</p>" for line in odd)

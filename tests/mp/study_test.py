@@ -125,7 +125,7 @@ def the_report_comes_out(options):
         expect({row["kind"] for row in table} == {"measured", "measured under a modelled interconnect"}, "kinds are not told apart")
         page = study.text("report.html")
         expect(page.count("<svg") >= 25 and page.count("<svg") == page.count("</svg>"), f"{page.count('<svg')} pictures")
-        for part in ("measured under a modelled interconnect", "Chen et al. 2023, figure 1, HumanEval", "XSum, greedy", "the row contradicts itself", "Where speculation pays", "All-reduce",
+        for part in ("measured under a modelled interconnect", "Chen et al. 2023, figure 1, HumanEval", "XSum, greedy", "predicted of their machine: at alpha", "the row contradicts itself", "Where speculation pays", "All-reduce",
                      "Where a loop's time goes", "Percentiles of a token", "Predicted against measured", "K adapts: optimal", "their machine", "tpu-v4x16",
                      "acceptance: synthetic (alpha 0.8)", "theorem 3.11", "sharded", "chinchilla-like-native.yaml", "specdec_dist 0."):
             expect(part in page, f"the report has no {part!r}")

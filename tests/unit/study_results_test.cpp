@@ -319,9 +319,21 @@ TEST_F(StudyFigures, AreThoseOfAllRepetitions) {
     }
   }
   ASSERT_EQ(out["published"]["table"].size(), 3U);
-  EXPECT_EQ(
-      out["published"]["table"][0],
-      (json{{"task", "HumanEval, T 0.8, top-p 0.95"}, {"k", 4}, {"ms_alone", 14.1}, {"ms", 5.73}, {"speedup", 2.46}}));
+  json first = out["published"]["table"][0];
+  const json told = first["predicted"];
+  first.erase("predicted");
+  EXPECT_EQ(first, (json{{"task", "HumanEval, T 0.8, top-p 0.95"},
+                         {"k", 4},
+                         {"ms_alone", 14.1},
+                         {"ms", 5.73},
+                         {"speedup", 2.46},
+                         {"alpha", 0.886}}));
+  EXPECT_NEAR(told["ms_alone"].get<double>(), 14.1, 0.05 * 14.1);
+  EXPECT_NEAR(told["ms"].get<double>(), 5.73, 0.05 * 5.73);
+  EXPECT_NEAR(told["speedup"].get<double>(), told["ms_alone"].get<double>() / told["ms"].get<double>(), 1e-9);
+  EXPECT_NEAR(out["published"]["table"][1]["predicted"]["ms"].get<double>(), 7.36, 0.01) << "as their figure 1 has it";
+  EXPECT_TRUE(out["published"]["table"][2]["alpha"].is_null());
+  EXPECT_TRUE(out["published"]["table"][2]["predicted"].is_null()) << "no acceptance rate of greedy decoding is known";
   EXPECT_THAT(summary_text(study_, points_, summary),
               HasSubstr("Forced, and not what models say: weights: random (seed 0)."));
 }
@@ -414,6 +426,12 @@ TEST(Published, ListsThatBelongTogetherAreEquallyLong) {
   const std::string whole = "table: {task: [a], k: [0], ms_alone: [2], ms: [1], speedup: [2]}\n";
   EXPECT_THAT(told(whole, "[1]"), HasSubstr("found lists of 2 and 1 numbers, expected one for each K"));
   EXPECT_THAT(told(whole, "[1, 0]"), HasSubstr("expected a list of numbers above 0"));
+  const auto with_alpha = [](const std::string& alpha) {
+    return "table: {task: [a], k: [4], ms_alone: [2], ms: [1], speedup: [2], alpha: " + alpha + "}\n";
+  };
+  EXPECT_THAT(told(with_alpha("[0.8, 0.7]")), HasSubstr("found lists of 1 and 2 numbers, expected one for each task"));
+  EXPECT_THAT(told(with_alpha("[1.2]")),
+              HasSubstr("table.alpha: found '1.2', expected a list of numbers between 0 and 1"));
 }
 
 }  // namespace
