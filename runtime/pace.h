@@ -14,9 +14,8 @@ struct PacedJob {
   std::string ended;   ///< as text sorts by time
 };
 
-/// How a machine's speed went up and down over a study: the study in `parts` of as many jobs each, one after another, and of each the median of what its jobs took over what
-/// their points take undisturbed (quicker_half() of all of a point's). A host that others use too may be quick for minutes and then slow; points of a calibration and those that are predicted do not meet
-/// both alike, and no prediction is nearer than the one differs from the other.
+/// How a machine's speed went up and down over a study: the study in `parts` of as many jobs each, one after another, and of each the median of what its jobs took over
+/// quicker_half() of all of their points'. A host that others use too may be quick for minutes and then slow, and points of a calibration and those that are predicted need not meet both alike.
 struct Pace {
   int parts = 0;
   double least = 0;

@@ -127,6 +127,11 @@ Percentiles typical(const std::vector<Percentiles>& of_jobs) {
   return {.p50 = middle(&Percentiles::p50), .p90 = middle(&Percentiles::p90), .p99 = middle(&Percentiles::p99)};
 }
 
+/// In all of its loops.
+bool has_one_k(const StudyPoint& point) {
+  return point.k == 0 || point.config.decode.draft_length == DraftLengthRule::kFixed;
+}
+
 void fill(PointFigures& figures, JobSums& sums, const StudyPoint& point) {
   const double tokens = static_cast<double>(figures.tokens);
   if (figures.finished == 0 || tokens == 0) return;
@@ -155,7 +160,7 @@ void fill(PointFigures& figures, JobSums& sums, const StudyPoint& point) {
     figures.undisturbed_split_ms.emplace_back(part,
                                               std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0));
   }
-  if (point.config.decode.draft_length == DraftLengthRule::kFixed) {
+  if (has_one_k(point)) {
     figures.halves = halves_of(sums.job_loop);
     figures.undisturbed_ms_per_token = quicker_half(sums.job_loop) * sums.loops / tokens;
     figures.disturbed = figures.ms_per_token.mean / *figures.undisturbed_ms_per_token - 1;
@@ -181,7 +186,7 @@ const PointFigures* alone(const std::vector<StudyPoint>& points, const std::vect
 std::optional<Prediction> predict_point(const Hardware& described, const StudyPoint& point,
                                         const PointFigures& figures) {
   const RunConfig& config = point.config;
-  if (config.decode.draft_length != DraftLengthRule::kFixed || figures.finished == 0 || point.ranks > described.ranks) {
+  if (!has_one_k(point) || figures.finished == 0 || point.ranks > described.ranks) {
     return std::nullopt;
   }
   Hardware hardware = described;
@@ -223,7 +228,7 @@ PassTimes undisturbed_passes(const std::vector<json>& jobs, int ranks) {
     return values;
   };
   const auto one = [&](auto time_of) { return quicker_half(of_all(time_of)); };
-  // What two times differ by is disturbed either way.
+  // What a job has as the difference of two times may be disturbed either way.
   const auto difference = [&](auto difference_of) { return midmean(of_all(difference_of)); };
   const auto by_rows = [&](auto series_of, auto of_row) {
     std::size_t rows = series_of(all.front()).size();
@@ -366,7 +371,7 @@ void compare_points(StudySummary& summary, const Study& study, const std::vector
 
 void Deviations::add(double error) {
   mean = (mean * points + error) / (points + 1);
-  worst = std::max(worst, error);
+  worst = points == 0 ? error : std::max(worst, error);
   ++points;
 }
 
@@ -419,7 +424,7 @@ StudySummary summarise(const Study& study, const std::vector<StudyPoint>& points
       add(sums, figures, *row, points[i].k);
       ++summary.places[place_of(row->at("machine"))];
       const auto time = row->at("ended").get<std::string>();
-      paced.push_back({.point = i, .loop_ms = sums.job_loop.back(), .ended = time});
+      if (has_one_k(points[i])) paced.push_back({.point = i, .loop_ms = sums.job_loop.back(), .ended = time});
       if (time >= latest) {
         latest = time;
         summary.machine = row->at("machine");

@@ -37,13 +37,13 @@ struct PointFigures {
   std::int64_t tokens = 0;
   std::int64_t full_loops = 0;
   Band ms_per_token;
-  /// What a token takes where every loop takes what the median one does in the quicker half of the jobs (quicker_half()): what a prediction is held to, since some loops, and some whole jobs, are disturbed
-  /// by what else a machine does. By loops, of which jobs have those of one length, and not by tokens, of which some jobs yield more by chance; nothing where K is not the same in all loops.
+  /// What a token takes where every loop takes what the median one does in the quicker half of the jobs (quicker_half()), which is called undisturbed here: what a prediction is held to, since some loops, and
+  /// some whole jobs, are slowed by what else a machine does. By loops, which are of one length in all jobs, and not by tokens, of which some jobs yield more by chance; nothing where K is not the same in all loops.
   std::optional<double> undisturbed_ms_per_token;
-  std::optional<double> disturbed;  ///< how much longer a token takes in the mean of all jobs and loops, over that
+  std::optional<double> disturbed;  ///< how much longer a token takes in the mean of all jobs and loops
   /// Undisturbed loops of every other job over those of the rest; nothing of fewer than four.
   std::optional<double> halves;
-  std::optional<Percentiles> typical_loop_ms;  ///< each as typical over jobs
+  std::optional<Percentiles> typical_loop_ms;  ///< each the midmean() over jobs
   Band ms_per_loop;
   Band efficiency;  ///< tokens per loop / (K + 1), of loops that nothing cut; bands: of a prompt's loops
   Percentiles token_ms;
@@ -87,9 +87,9 @@ struct StudySummary {
   /// Of what is predicted, by ranks; points left out that a calibration was made from.
   std::map<int, Deviations> errors;
   std::map<std::pair<int, std::string>, Deviations> errors_of_models;  ///< the same by ranks and models
-  /// Of every other job of the same points from the rest: what lies in any error.
-  std::map<int, Deviations> halves;
-  std::map<int, Deviations> disturbed;  ///< of all jobs of the same points from what is undisturbed
+  std::map<int, Deviations>
+      halves;  ///< of every other job of the same points from the rest, as far as errors are noise
+  std::map<int, Deviations> disturbed;  ///< of all jobs and loops of the same points from what is undisturbed
   std::optional<Pace> pace;
 };
 

@@ -313,7 +313,7 @@ std::string summary_text(const Study& study, const std::vector<StudyPoint>& poin
                             100 * halves->second.mean, 100 * halves->second.worst);
       }
       if (const auto disturbed = summary.disturbed.find(ranks); disturbed != summary.disturbed.end()) {
-        text += fmt::format("; over all jobs a token takes {:.1f} % longer in the mean, at most {:.1f} %",
+        text += fmt::format("; over all jobs and loops a token takes {:.1f} % longer in the mean, at most {:.1f} %",
                             100 * disturbed->second.mean, 100 * disturbed->second.worst);
       }
       text += "\n";

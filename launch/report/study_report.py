@@ -193,7 +193,7 @@ def paper_table(published, series):
         rows.append([line["task"], cell(line["k"], "{:.0f}"), cell(line["ms_alone"], "{:.1f}"), cell(line["ms"], "{:.2f}"), cell(line["speedup"], "{:.2f}"),
                      cell(line["ms_alone"] / line["ms"], "{:.2f}"), *(predicted_cells(line) if told else []), *[text for p in there for text in (cell(p and p["speedup"], "{:.2f}"), cell(p and p["alpha"], "{:.3f}"))]])
     head = ["published: task", "K", "ms a token alone", "speculative", "speed-up as printed", "of the two times",
-            *(["predicted of their machine: at alpha", "ms a token alone", "speculative", "speed-up"] if told else []), *[text for ranks in ours for text in (f"ours, {plots.ranks_text(ranks)}: speed-up", "at alpha")]]
+            *(["predicted of their machine: at alpha", "predicted ms a token alone", "predicted speculative", "predicted speed-up"] if told else []), *[text for ranks in ours for text in (f"ours, {plots.ranks_text(ranks)}: speed-up", "at alpha")]]
     return "<p>Their table, and ours at the same K: one study with an acceptance rate of its own, to be held against the task whose rate is nearest.</p>" + table(head, rows, 1) + "".join(
         f"<p>{escape(line['task'])}: the row contradicts itself. The speed-up that is printed, {line['speedup']:g}, is not {line['ms_alone']:g} / {line['ms']:g} = "
         f"{line['ms_alone'] / line['ms']:.3f}; nothing here is matched to it.</p>" for line in odd)
@@ -247,7 +247,7 @@ def page(study):
         for error in study["errors"]:
             noise = (f" Every other job of these points differs from the rest by {100 * error['halves_mean']:.1f} %, at worst {100 * error['halves_worst']:.1f} %."
                      if error["halves_mean"] is not None else "")
-            noise += (f" Over all jobs a token takes {100 * error['disturbed_mean']:.1f} % longer in the mean, at most {100 * error['disturbed_worst']:.1f} %."
+            noise += (f" Over all jobs and loops a token takes {100 * error['disturbed_mean']:.1f} % longer in the mean, at most {100 * error['disturbed_worst']:.1f} %."
                       if error["disturbed_mean"] is not None else "")
             parts.append(f"<p>Prediction ({escape(study['hardware'])}) against what each point takes undisturbed, its loops in the quicker half of its jobs, {plots.ranks_text(error['ranks'])}: mean of the errors "
                          f"{100 * error['mean']:.1f} %, worst {100 * error['worst']:.1f} %, {error['points']} points.{noise}</p>")

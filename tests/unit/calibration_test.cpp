@@ -283,7 +283,7 @@ TEST(Calibration, WhatJobsAddToAPassIsALineThroughBothOrTheirMeanWhereMoreRowsAd
   smaller.draft = load_model_config(kSource / "assets/manpy-0.5m");
   const CalibrationData as_timed = seen(truth(2), job, 4);
   const double longer = 0.3 * as_timed.drafts.compute;
-  for (const auto& [alone, drafting] : {std::pair(1, 1), std::pair(0, 1), std::pair(1, 0)}) {
+  for (const auto& [alone, drafting] : {std::pair(1, 1), std::pair(0, 1), std::pair(1, 2), std::pair(1, 0)}) {
     CalibrationData data = as_timed;
     data.alone.compute += alone * longer;
     data.drafts.compute += drafting * longer;
@@ -291,7 +291,7 @@ TEST(Calibration, WhatJobsAddToAPassIsALineThroughBothOrTheirMeanWhereMoreRowsAd
     for (const PredictedJob& of : {job, smaller}) {
       for (const std::int64_t k : {0, 1, 2, 4, 7}) {
         const double mean = k == 0 ? alone : (alone + drafting) / 2.0;
-        const double line = drafting > alone ? static_cast<double>(k) / 4 : mean;
+        const double line = drafting > alone ? alone + static_cast<double>(k) / 4 : mean;
         const double added = line * longer;
         const double expected = loop_work(truth(2), of, k).score.work + added;
         EXPECT_NEAR(loop_work(found, of, k).score.work, expected, 0.01 * expected) << k << ", " << alone << drafting;

@@ -8,8 +8,10 @@
 #include <sstream>
 
 #include "backend/error.h"
+#include "models/config.h"
 #include "runtime/bench_results.h"
 #include "runtime/pass_times_json.h"
+#include "runtime/pass_work.h"
 #include "runtime/published.h"
 #include "runtime/study_summary.h"
 #include "runtime/study_text.h"
@@ -156,7 +158,7 @@ TEST_F(StudyFigures, SayWhatTheJobsRanOn) {
 TEST_F(StudyFigures, ACalibrationIsOfWhatIsUndisturbed) {
   const Study study = parse_study("config: " SPECDEC_SOURCE_DIR
                                   "/configs/chinchilla-like-native.yaml\nranks: [2]\nk: [0, 4]\nall_reduce: "
-                                  "false\nrepeats: 2\nhardware: calibrated\n",
+                                  "false\nrepeats: 4\nhardware: calibrated\n",
                                   "f.yaml", "f");
   const std::vector<StudyPoint> points = points_of(study);
   const PassTimes times = {.target = {1e-3, 1.1e-3},
@@ -168,12 +170,14 @@ TEST_F(StudyFigures, ACalibrationIsOfWhatIsUndisturbed) {
                            .layer = 1e-6,
                            .after_more_keys = {1e-5, 2e-5},
                            .more_keys = 384};
+  // Of four jobs the quicker half takes 1.5 times as long as the first, the middle half 2.5 times.
   for (const StudyPoint& point : points) {
-    for (int repeat = 0; repeat < 2; ++repeat) {
+    for (int repeat = 0; repeat < 4; ++repeat) {
       json job = row(point.key, repeat);
       if (point.kind == PointKind::kPasses) {
         PassTimes these = times;
         these.layer *= 1 + repeat;
+        for (double& longer : these.after_more_keys) longer *= 1 + repeat;
         job["passes"] = pass_times_json({{2, these}});
       }
       if (point.kind == PointKind::kLink) {
@@ -186,9 +190,15 @@ TEST_F(StudyFigures, ACalibrationIsOfWhatIsUndisturbed) {
   }
   const StudySummary summary = summarise(study, points, results_);
   const Link& link = summary.calibrated.at(2).interconnect.link;
-  EXPECT_NEAR(link.bandwidth, 15360 / 8e-6, 1);
-  EXPECT_NEAR(link.latency, 2e-6 - 1024 / link.bandwidth, 1e-12) << "that of ranks that do nothing else";
-  EXPECT_NEAR(summary.calibrated.at(2).layer_seconds, 1e-6, 1e-12);
+  EXPECT_NEAR(link.bandwidth, 15360 / 7e-6, 1);
+  EXPECT_NEAR(link.latency, 3e-6 - 1024 / link.bandwidth, 1e-12) << "that of ranks that do nothing else";
+  EXPECT_NEAR(summary.calibrated.at(2).layer_seconds, 1.5e-6, 1e-12);
+  const ModelConfig target = load_model_config(points[0].config.target);
+  const auto attention = [&](std::int64_t context) {
+    return work_of(target, {.rows = 1, .context = context, .ranks = 2, .weights = DType::kBF16}).attention;
+  };
+  EXPECT_NEAR((attention(384) - attention(0)) / summary.calibrated.at(2).attention_rate, 2.5e-5, 1e-9)
+      << "a row more of what passes differ by, which is of the middle half";
   EXPECT_EQ(summary.calibrated.at(2).own_cache_bytes, 1 << 20);
   EXPECT_GT(summary.calibrated.at(2).own_cache_rate, summary.calibrated.at(2).cache.rate) << "as it was timed";
 }
@@ -223,7 +233,7 @@ TEST_F(StudyFigures, SayHowFarJobsOfOnePointDiffer) {
   EXPECT_NEAR(summary.halves.at(1).mean, 0.1, 1e-9);
   EXPECT_THAT(summary_text(study_, points_, summary),
               HasSubstr("every other job of these points differs from the rest by 10.0 %, at worst 20.0 %; over all "
-                        "jobs a token takes 5.0 % longer in the mean, at most 10.0 %"));
+                        "jobs and loops a token takes 5.0 % longer in the mean, at most 10.0 %"));
   const json errors = summary_json(study_, points_, summary)["errors"][0];
   EXPECT_NEAR(errors["halves_worst"].get<double>(), 0.2, 1e-9);
   EXPECT_NEAR(errors["disturbed_worst"].get<double>(), 0.1, 1e-9);
@@ -238,11 +248,20 @@ TEST_F(StudyFigures, AreNoneTheQuickerForTokensByChance) {
 
 TEST_F(StudyFigures, LoopsOfManyLengthsAreNoMeasureOfWhatDisturbsThem) {
   points_[1].config.decode.draft_length = DraftLengthRule::kOptimal;
-  results_.append(ran(points_[1], 0, 100, 2, 10));
+  points_[0].config.decode.draft_length = DraftLengthRule::kOptimal;
+  study_.repeats = 24;
+  for (int repeat = 0; repeat < 24; ++repeat) {
+    results_.append(ran(points_[0], repeat, 100, 1, 5));
+    results_.append(ran(points_[1], repeat, 100, 2, 10 + repeat));
+  }
   const StudySummary summary = summarise(study_, points_, results_);
-  EXPECT_FALSE(summary.points[1].undisturbed_ms_per_token);
+  const PointFigures& adapts = summary.points[1];
+  EXPECT_FALSE(adapts.undisturbed_ms_per_token || adapts.disturbed || adapts.halves || adapts.predicted);
   EXPECT_TRUE(summary_json(study_, points_, summary)["points"][1]["undisturbed_ms_per_token"].is_null());
-  EXPECT_THAT(summary_text(study_, points_, summary), HasSubstr(" | - | - | - |"));
+  EXPECT_THAT(summary_text(study_, points_, summary), HasSubstr(" | - | - | - |\n"));
+  EXPECT_FALSE(summary.pace) << "24 jobs have loops of one length";
+  EXPECT_EQ(summary.points[0].undisturbed_ms_per_token, 5) << "whatever the rule, K is 0";
+  EXPECT_TRUE(summary.points[0].predicted);
 }
 
 TEST_F(StudyFigures, PartsOfAnUndisturbedLoopAreOfTheSameJobs) {
