@@ -136,8 +136,11 @@ def paper_series(study):
 def paper_section(study):
     published = study["published"]
     series = paper_series(study)
-    if not published or not series:
+    if not published:
         return ""
+    if not series:
+        return (f"<h2>Beside the paper</h2><p>{escape(published['title'])}: nothing here to lay beside it, which takes finished points of K = 0 and of a K that is the same in all of "
+                "their loops.</p>")
     first = next(iter(series.values()))[0]
     theirs_told = published["predicted"]
     rows = []
