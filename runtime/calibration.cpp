@@ -292,6 +292,7 @@ Hardware calibrate(const CalibrationData& jobs) {
     seconds += longer - displaced;
     longer += each_row;
   }
+  // One row comes in loops that do not draft.
   in_jobs.front() = data.alone.compute;
   hardware.memory.rows_cost = costs_of(in_jobs, beside_share, share.weights, hardware.memory.rate);
   // What stays in the cache is scored in loops of its own, whatever the jobs' target does there.

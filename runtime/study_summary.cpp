@@ -154,15 +154,16 @@ void fill(PointFigures& figures, JobSums& sums, const StudyPoint& point) {
   figures.late_share = ratio(sums.late, sums.collectives).value_or(0);
   // Parts of the same jobs: with several ranks what computes longer waits less, and a mean of the quicker half of each alone would be less than the loop.
   const std::vector<double> shares = quicker_half_shares(sums.job_loop);
+  const auto undisturbed = [&](const std::vector<double>& of_jobs) {
+    return std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0);
+  };
   for (const char* part : kSplit) {
     figures.split_ms.emplace_back(part, sums.split[part] / sums.loops);
-    const std::vector<double>& of_jobs = sums.job_split[part];
-    figures.undisturbed_split_ms.emplace_back(part,
-                                              std::inner_product(of_jobs.begin(), of_jobs.end(), shares.begin(), 0.0));
+    figures.undisturbed_split_ms.emplace_back(part, undisturbed(sums.job_split[part]));
   }
   if (has_one_k(point)) {
     figures.halves = halves_of(sums.job_loop);
-    figures.undisturbed_ms_per_token = quicker_half(sums.job_loop) * sums.loops / tokens;
+    figures.undisturbed_ms_per_token = undisturbed(sums.job_loop) * sums.loops / tokens;
     figures.disturbed = figures.ms_per_token.mean / *figures.undisturbed_ms_per_token - 1;
   }
   if (!sums.job_loop_ms.empty()) figures.typical_loop_ms = typical(sums.job_loop_ms);
@@ -230,7 +231,7 @@ PassTimes undisturbed_passes(const std::vector<json>& jobs, int ranks) {
   const auto one = [&](auto time_of) { return quicker_half(of_all(time_of)); };
   // What a job has as the difference of two times may be disturbed either way.
   const auto difference = [&](auto difference_of) { return midmean(of_all(difference_of)); };
-  const auto by_rows = [&](auto series_of, auto of_row) {
+  const auto by_rows = [&](auto of_row, auto series_of) {
     std::size_t rows = series_of(all.front()).size();
     for (const PassTimes& times : all) rows = std::min(rows, series_of(times).size());
     std::vector<double> seconds;
@@ -240,26 +241,26 @@ PassTimes undisturbed_passes(const std::vector<json>& jobs, int ranks) {
   };
   using T = const PassTimes&;
   return {.target = by_rows(
-              [](T of) -> const auto& { return of.target; }, one),
+              one, [](T of) -> const auto& { return of.target; }),
           .target_after_smaller = by_rows(
-              [](T of) -> const auto& { return of.target_after_smaller; }, one),
+              one, [](T of) -> const auto& { return of.target_after_smaller; }),
           .whole_target = one([](T of) { return of.whole_target; }),
           .draft = by_rows(
-              [](T of) -> const auto& { return of.draft; }, one),
+              one, [](T of) -> const auto& { return of.draft; }),
           .draft_after_target = one([](T of) { return of.draft_after_target; }),
           .in_own_cache = one([](T of) { return of.in_own_cache; }),
           .own_cache_bytes = all.front().own_cache_bytes,
           .layer = one([](T of) { return of.layer; }),
           .beside_products = one([](T of) { return of.beside_products; }),
           .after_more_keys = by_rows(
-              [](T of) -> const auto& { return of.after_more_keys; }, difference),
+              difference, [](T of) -> const auto& { return of.after_more_keys; }),
           .more_keys = all.front().more_keys,
           .beside = {.loop = one([](T of) { return of.beside.loop; }),
                      .pass = one([](T of) { return of.beside.pass; }),
                      .drafted = difference([](T of) { return of.beside.drafted; }),
                      .accepted = difference([](T of) { return of.beside.accepted; }),
                      .scored = by_rows(
-                         [](T of) -> const auto& { return of.beside.scored; }, one)}};
+                         one, [](T of) -> const auto& { return of.beside.scored; })}};
 }
 
 /// Of each payload, by all jobs' medians.

@@ -34,6 +34,8 @@ methods:
   nucleus: {}
   optimal: {decode.k: 4, decode.draft_length: optimal}
 """
+# As the program looks for one that has matplotlib.
+PYTHONS = [*filter(None, [os.environ.get("SPECDEC_PYTHON")]), "python3", "/usr/bin/python3"]
 CONFIG = os.path.join(job.ROOT, "configs", "chinchilla-like-native.yaml")
 
 
@@ -136,6 +138,19 @@ def the_report_comes_out(options):
         expect(os.listdir(os.path.join(study.out, "jobs")) == [], "files of jobs are left")
         again = study.run("--report")
         expect(again.returncode == 0 and again.stdout == done.stdout, "--report says something else")
+        adaptive = json.loads(study.text("study.json"))
+        adapting = [point for point in adaptive["points"] if point["method"] == "optimal"]
+        expect(adapting and all(point["undisturbed_ms_per_token"] is None for point in adapting), "loops of many lengths have a time undisturbed")
+        for point in adaptive["points"]:
+            if point["k"] > 0:
+                point["undisturbed_ms_per_token"] = point["predicted"] = None
+        with open(os.path.join(directory, "study.json"), "w", encoding="utf-8") as file:
+            json.dump(adaptive, file)
+        script = [os.path.join(job.ROOT, "launch", "report", "study_report.py"), directory]
+        drawn = any(subprocess.run([python, *script], capture_output=True, timeout=job.LIMIT, check=False).returncode == 0 for python in PYTHONS)
+        expect(drawn, "a study whose points all adapt has no report")
+        with open(os.path.join(directory, "report.html"), encoding="utf-8") as file:
+            expect("nothing here to lay beside it" in file.read(), "the report does not say that nothing stands beside the paper")
 
 
 def script(directory, name, text):
