@@ -103,6 +103,25 @@ Line line_over_rows(const std::vector<double>& values) {
   return height < 0 ? Line{0, std::max(products / squares, 0.0)} : Line{height, slope};
 }
 
+/// Of a pass that does not read.
+double overhead_of(const CalibrationData& data, const ModelConfig& model, const Hardware& hardware,
+                   const Weighed& read) {
+  return static_cast<double>(model.layers) * data.passes.layer + hardware.attention_seconds(read.attention);
+}
+
+/// Of as much as a rank's own cache has, what is found there, by a pass of a model that fills it about.
+double share_of_filling(const CalibrationData& data, const ModelConfig& model, const Hardware& hardware) {
+  const Weighed read = one_row(model, data.draft_dtype, data.context, 1);
+  const double reading = reading_of(data.passes.filling_own_cache, overhead_of(data, model, hardware, read));
+  const double sooner =
+      (1 / hardware.cache.rate - reading / read.all()) / (1 / hardware.cache.rate - 1 / hardware.own_cache_rate);
+  const double fill = read.all() / hardware.own_cache_bytes;
+  // Keys make it a little more than the cache has, or the width of a layer a little less.
+  const double share = fill <= 1 ? 1 - (1 - sooner) * (1 - kKeptWhole) / (fill - kKeptWhole)
+                                 : sooner * (kKeptNothing - 1) / (kKeptNothing - fill);
+  return std::clamp(share, 0.0, 1.0);
+}
+
 /// What a rank's own cache keeps, and how fast it is read there. The draft shows how fast what cores share is read, unless its own holds it too.
 void learn_own_cache(const CalibrationData& data, Hardware& hardware) {
   const PassTimes& passes = data.passes;
@@ -110,12 +129,14 @@ void learn_own_cache(const CalibrationData& data, Hardware& hardware) {
   const std::optional<ModelConfig> model = model_for_cache(data.draft, data.draft_dtype, passes.own_cache_bytes);
   if (passes.in_own_cache <= 0 || !model || one_row_of_draft(data).all() < kKeptNothing * bytes) return;
   const Weighed read = one_row(*model, data.draft_dtype, data.context, 1);
-  const double overhead =
-      static_cast<double>(model->layers) * passes.layer + hardware.attention_seconds(read.attention);
-  const double rate = read.all() / reading_of(passes.in_own_cache, overhead);
+  const double rate = read.all() / reading_of(passes.in_own_cache, overhead_of(data, *model, hardware, read));
   if (rate <= hardware.cache.rate) return;
   hardware.own_cache_bytes = bytes;
   hardware.own_cache_rate = rate;
+  if (passes.filling_own_cache > 0) {
+    hardware.own_cache_share =
+        share_of_filling(data, widened_to(*model, data.draft_dtype, passes.own_cache_bytes), hardware);
+  }
 }
 
 bool keys_are_timed(const CalibrationData& data) { return data.passes.after_more_keys.size() > 1; }
@@ -340,8 +361,8 @@ std::string hardware_yaml(const Hardware& hardware, const std::string& interconn
                       hardware.cached_bytes / kMega, hardware.cache.rate / kGiga, list_of(hardware.cache.rows_cost),
                       hardware.refill_rate / kGiga);
   if (hardware.own_cache_rate > 0) {
-    text += fmt::format("  own_MB: {:.4g}\n  own_GBps: {:.4g}\n", hardware.own_cache_bytes / kMega,
-                        hardware.own_cache_rate / kGiga);
+    text += fmt::format("  own_MB: {:.4g}\n  own_GBps: {:.4g}\n  own_share: {:.4g}\n", hardware.own_cache_bytes / kMega,
+                        hardware.own_cache_rate / kGiga, hardware.own_cache_share);
   }
   text += fmt::format(
       "  cold_drafted_us_per_MB: {:.4g}\n  cold_loop_us: {:.4g}\n  cold_layer_us: {:.4g}\n  displaced_us_per_MB: "

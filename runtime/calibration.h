@@ -51,7 +51,7 @@ struct CalibrationData {
 ///  - keys and values, a rate for their bytes and one for the operations of attention: by how much passes over few and many rows are longer after more committed tokens;
 ///  - what a layer takes more whose weights are read from memory: what a pass of the target does beside its products, less keys, values and such layers;
 ///  - the rate at which a model is read that stays in the cache: passes that draft in loops of the draft with itself; at which it is read back after another: those that follow the target's;
-///  - the rate from the second-level cache of a rank's own cores: passes of a model that half of it holds;
+///  - the rate from the second-level cache of a rank's own cores: passes of a model that half of it holds; what it keeps of more: passes of one that fills it;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
 ///  - what more rows cost there: passes of a rank's part of the target after as many of the draft, each longer by what the scoring passes of the two jobs are than such passes over as many rows: by a line through both, or by their mean where more rows add less;
 ///  - what a pass takes longer for each byte of the draft: the same passes after those of a smaller one;

@@ -18,7 +18,11 @@ double Reading::seconds(double weights, double keys, std::int64_t rows) const {
 
 double Hardware::share_in_own_cache(double bytes) const {
   if (own_cache_rate == 0) return 0;
-  return std::clamp((kKeptNothing - bytes / own_cache_bytes) / (kKeptNothing - kKeptWhole), 0.0, 1.0);
+  const double fill = bytes / own_cache_bytes;
+  if (fill <= kKeptWhole) return 1;
+  if (fill >= kKeptNothing) return 0;
+  return fill <= 1 ? 1 - (1 - own_cache_share) * (fill - kKeptWhole) / (1 - kKeptWhole)
+                   : own_cache_share * (kKeptNothing - fill) / (kKeptNothing - 1);
 }
 
 double Hardware::reading_seconds(double weights, double keys, std::int64_t rows, int count, WeightsIn in,

@@ -27,8 +27,7 @@ enum class WeightsIn : std::uint8_t {
   kCacheOnce,  ///< a model that stays in a cache while only its own passes come, the first time after another's
 };
 
-/// Of a cache, what is read again and again: of so much all is found there, of so much nothing, and between them less and less. (A plain read finds more, docs/study.md; a pass has
-/// other things to read and write.)
+/// Of a cache, what is read again and again: of so much all is found there, of so much nothing, and between them less and less.
 inline constexpr double kKeptWhole = 0.5;
 inline constexpr double kKeptNothing = 1.5;
 
@@ -51,7 +50,8 @@ struct Hardware {
   /// The second-level cache of a rank's own cores, and bytes a second from there of such a model's part, keys and values; 0: not known.
   double own_cache_bytes = 0;
   double own_cache_rate = 0;
-  double refill_rate = 0;  ///< bytes a second at which such a model is read back; 0: as any other
+  double own_cache_share = 0.5;  ///< of as much as it has, read again and again: what is found there
+  double refill_rate = 0;        ///< bytes a second at which such a model is read back; 0: as any other
   /// What a pass of a target that does not stay in a cache takes longer for each byte of weights that were read for drafting since the one before: they drove as much of it out.
   double displaced_seconds = 0;
   double node_read_rate = 0;    ///< of all ranks of a node together; 0: as many times `memory.rate`

@@ -55,6 +55,7 @@ std::vector<FileKey> keys_of(Read& out) {
       rows_cost("cache.rows_cost", hardware.cache.rows_cost),
       number("cache.own_MB", 1e-3, 1e6, kMega, hardware.own_cache_bytes),
       number("cache.own_GBps", 1e-3, 1e6, kGiga, hardware.own_cache_rate),
+      number("cache.own_share", 0, 1, 1, hardware.own_cache_share),
       number("cache.refill_GBps", 1e-3, 1e6, kGiga, hardware.refill_rate),
       number("layer_us", 0, kLongest, kMicro, hardware.layer_seconds),
       number("pass_us", 0, kLongest, kMicro, hardware.pass_seconds),

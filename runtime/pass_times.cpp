@@ -150,8 +150,11 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
       alone(smaller_draft(draft_shape), open_weights({}, {.random = true}), config.type_of_draft(), context);
   const std::int64_t own_cache_bytes = backend.on_host() ? second_level_cache_bytes().value_or(0) * threads : 0;
   const std::optional<ModelConfig> narrow = model_for_cache(draft_shape, config.type_of_draft(), own_cache_bytes);
-  const auto in_own_cache =
-      narrow ? alone(*narrow, open_weights({}, {.random = true}), config.type_of_draft(), context) : nullptr;
+  const auto of_cache = [&](const ModelConfig& model) {
+    return alone(model, open_weights({}, {.random = true}), config.type_of_draft(), context);
+  };
+  const auto in_own_cache = narrow ? of_cache(*narrow) : nullptr;
+  const auto filling = narrow ? of_cache(widened_to(*narrow, config.type_of_draft(), own_cache_bytes)) : nullptr;
   Series of_part(part);
   Series of_part_small(part, kComparedRows);
   MoreKeys more_keys = has_room ? MoreKeys(part, 0, 1) : MoreKeys(part, 1, 0);
@@ -162,6 +165,8 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
   if (whole) of_whole.emplace(*whole, 1);
   std::optional<Series<TimedModel>> of_own_cache;
   if (in_own_cache) of_own_cache.emplace(*in_own_cache, 1);
+  std::optional<Series<TimedModel>> of_filling;
+  if (filling) of_filling.emplace(*filling, 1);
   Series of_draft(*draft);
   Series of_layers(*layers, 1);
   std::vector<double> draft_after_target;
@@ -184,6 +189,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
     of_draft.turn(stir);
     of_layers.turn(stir);
     if (of_own_cache) of_own_cache->turn(stir);
+    if (of_filling) of_filling->turn(stir);
     loops.push_back(warm_loops(config, draft->model(), small->model(), kTimedRows, context, [&] { part.stir(); }));
   }
   const auto middle = [&](double WarmLoops::*which) {
@@ -205,6 +211,7 @@ PassTimes time_rank(const RunConfig& config, int ranks, int threads, int cores) 
           .draft = of_draft.medians(),
           .draft_after_target = median(std::move(draft_after_target)),
           .in_own_cache = of_own_cache ? of_own_cache->medians().front() : 0,
+          .filling_own_cache = of_filling ? of_filling->medians().front() : 0,
           .own_cache_bytes = own_cache_bytes,
           .layer = of_layers.medians().front() / static_cast<double>(shape.layers),
           .beside_products = of_beside_products.medians().front(),
@@ -234,6 +241,17 @@ std::optional<ModelConfig> model_for_cache(ModelConfig draft, DType dtype, std::
     model.feed_forward = std::max<std::int64_t>(model.feed_forward / 2, 1);
     model.heads = model.kv_heads = std::max<std::int64_t>(model.heads / 2, 1);
   }
+  return model;
+}
+
+ModelConfig widened_to(ModelConfig model, DType dtype, std::int64_t bytes) {
+  constexpr std::int64_t kStep = 16;  // whole slices, and vectors
+  const auto weights = [&] { return work_of(model, {.rows = 1, .weights = dtype}).weight_bytes; };
+  const double before = weights();
+  model.feed_forward += kStep;
+  const double of_step = weights() - before;
+  const auto steps = static_cast<std::int64_t>((static_cast<double>(bytes) - before) / of_step);
+  model.feed_forward += kStep * (steps - 1);
   return model;
 }
 

@@ -22,6 +22,7 @@ struct PassTimes {
   double draft_after_target = 0;  ///< of one row, after a pass of the target
   /// Of one row of model_for_cache(), and the cache that it is for: of the cores of this rank. 0: not known.
   double in_own_cache = 0;
+  double filling_own_cache = 0;  ///< of one row of that model widened_to() all of that cache
   std::int64_t own_cache_bytes = 0;
   double layer = 0;  ///< of a layer that has next to no weights
   /// Of the part of the target over one row, on all else than products; 0 where a backend does its work later, so that nobody can tell.
@@ -37,6 +38,8 @@ ModelConfig smaller_draft(ModelConfig draft);
 
 /// The draft with a quarter of its layers, made narrower until a cache of `bytes` keeps all of its weights (kKeptWhole); nothing where its vocabulary is too large for that.
 std::optional<ModelConfig> model_for_cache(ModelConfig draft, DType dtype, std::int64_t bytes);
+/// `model` with wider feed-forward networks, as wide as they can be with weights of no more than `bytes`.
+ModelConfig widened_to(ModelConfig model, DType dtype, std::int64_t bytes);
 
 /// As many rows as PassTimes has.
 inline constexpr std::int64_t kTimedRows = 16;

@@ -249,6 +249,7 @@ PassTimes undisturbed_passes(const std::vector<json>& jobs, int ranks) {
               one, [](T of) -> const auto& { return of.draft; }),
           .draft_after_target = one([](T of) { return of.draft_after_target; }),
           .in_own_cache = one([](T of) { return of.in_own_cache; }),
+          .filling_own_cache = one([](T of) { return of.filling_own_cache; }),
           .own_cache_bytes = all.front().own_cache_bytes,
           .layer = one([](T of) { return of.layer; }),
           .beside_products = one([](T of) { return of.beside_products; }),

@@ -154,6 +154,19 @@ TEST(Calibration, ARanksOwnCacheIsTheRateOfAModelThatFitsInIt) {
   const Hardware found = calibrate(data);
   EXPECT_EQ(found.own_cache_bytes, 2 << 20);
   EXPECT_NEAR(found.own_cache_rate, 70e9, 0.01 * 70e9);
+  EXPECT_EQ(found.own_cache_share, 0.5) << "nothing was timed that fills it";
+
+  const PassWork filling =
+      work_of(widened_to(model, data.draft_dtype, data.passes.own_cache_bytes), {.rows = 1, .context = job.context});
+  for (const double share : {0.3, 0.8, 1.0}) {
+    hardware.own_cache_share = share;
+    const double kept = hardware.share_in_own_cache(filling.weight_bytes + filling.cache_bytes);
+    data.passes.filling_own_cache = pass_time(hardware, filling, 1, WeightsIn::kCache, kept).total();
+    EXPECT_NEAR(calibrate(data).own_cache_share, share, 0.02);
+  }
+  CalibrationData quick = data;
+  quick.passes.filling_own_cache = data.passes.in_own_cache;
+  EXPECT_EQ(calibrate(quick).own_cache_share, 1) << "quicker than all of it can be read there: noise";
 
   CalibrationData slow = data;
   slow.passes.in_own_cache *= 10;
@@ -391,6 +404,7 @@ TEST(Calibration, IsWrittenAsItIsRead) {
   hardware.memory.rows_cost[2] = 0.9;
   hardware.own_cache_bytes = 2 << 20;
   hardware.own_cache_rate = 70e9;
+  hardware.own_cache_share = 0.65;
   hardware.disturbance.compute = {.tail_probability = 0.01, .tail_mean = 2e-3};
   const auto file = directory.path() / "m.yaml";
   std::ofstream(file) << hardware_yaml(hardware, "w.yaml");
@@ -400,6 +414,7 @@ TEST(Calibration, IsWrittenAsItIsRead) {
   EXPECT_NEAR(read.disturbance.compute.tail_mean, 2e-3, 1e-6);
   EXPECT_NEAR(read.own_cache_bytes, 2 << 20, 1e3);
   EXPECT_NEAR(read.own_cache_rate, 70e9, 1e8);
+  EXPECT_NEAR(read.own_cache_share, 0.65, 1e-3);
   const PredictedJob job = shipped(2);
   for (const std::int64_t k : {0, 1, 4, 8, 12}) {
     const double expected = loop_time(hardware, job, k, 0.8).total();

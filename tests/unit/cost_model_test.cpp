@@ -285,6 +285,11 @@ TEST(CostModel, WhatARanksOwnCacheKeepsOfALoopIsReadFromThere) {
   EXPECT_NEAR(at(2 * of_target, 0).score.work, quick(of_target), kNear) << "half of it is kept whole";
   EXPECT_NEAR(at(of_target, 0).score.work, 0.5 * (quick(of_target) + slow(of_target)), kNear) << "half of all of it";
   EXPECT_NEAR(at(of_target / 1.5, 0).score.work, slow(of_target), kNear) << "nothing of half as much again";
+  hardware.own_cache_share = 0.8;
+  EXPECT_NEAR(at(of_target / 0.75, 0).score.work, 0.9 * quick(of_target) + 0.1 * slow(of_target), kNear);
+  EXPECT_NEAR(at(of_target, 0).score.work, 0.8 * quick(of_target) + 0.2 * slow(of_target), kNear);
+  EXPECT_NEAR(at(of_target / 1.25, 0).score.work, 0.4 * quick(of_target) + 0.6 * slow(of_target), kNear);
+  hardware.own_cache_share = 0.5;
   const double two_rows = 0.5 * score.weight_bytes / 10e9;
   const LoopWork both = at(2 * (of_target + of_draft), 1);
   EXPECT_NEAR(both.score.work, quick(of_target) + two_rows, kNear) << "what more rows cost is as it was";
@@ -404,6 +409,7 @@ TEST(HardwareFiles, ARanksOwnCacheHasASizeAndARate) {
   };
   const Hardware both = parse("  own_MB: 2\n  own_GBps: 80\n");
   EXPECT_DOUBLE_EQ(both.share_in_own_cache(2e6), 0.5);
+  EXPECT_DOUBLE_EQ(parse("  own_MB: 2\n  own_GBps: 80\n  own_share: 0.7\n").share_in_own_cache(2e6), 0.7);
   EXPECT_EQ(parse("").share_in_own_cache(1), 0);
   EXPECT_EQ(tests::bad_input([&] { parse("  own_MB: 2\n"); }),
             "m.yaml: cache.own_GBps: found nothing beside cache.own_MB, expected both: what a rank's own cache has, "

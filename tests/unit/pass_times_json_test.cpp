@@ -13,6 +13,7 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
                         .draft = {6e-3, 7e-3},
                         .draft_after_target = 8e-3,
                         .in_own_cache = 7e-4,
+                        .filling_own_cache = 9e-4,
                         .own_cache_bytes = 1 << 21,
                         .layer = 9e-3,
                         .beside_products = 3e-4,
@@ -27,6 +28,7 @@ TEST(PassTimesJson, IsReadAsItWasWritten) {
   EXPECT_DOUBLE_EQ(found.draft.at(1), 7e-3);
   EXPECT_DOUBLE_EQ(found.draft_after_target, 8e-3);
   EXPECT_DOUBLE_EQ(found.in_own_cache, 7e-4);
+  EXPECT_DOUBLE_EQ(found.filling_own_cache, 9e-4);
   EXPECT_EQ(found.own_cache_bytes, 1 << 21);
   EXPECT_DOUBLE_EQ(found.layer, 9e-3);
   EXPECT_DOUBLE_EQ(found.beside_products, 3e-4);

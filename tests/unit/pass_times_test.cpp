@@ -57,6 +57,9 @@ TEST(PassTimes, AModelForACacheIsNarrowerAndHasTheVocabularyOfTheDraft) {
     EXPECT_LE(bytes(found), 0.5 * static_cast<double>(cache));
     EXPECT_GT(bytes(found), 0.1 * static_cast<double>(cache)) << "and no narrower than that";
     EXPECT_EQ(found.vocabulary, draft.vocabulary);
+    const ModelConfig filling = widened_to(found, DType::kBF16, cache);
+    EXPECT_LE(bytes(filling), static_cast<double>(cache));
+    EXPECT_GT(bytes(filling), 0.95 * static_cast<double>(cache));
   }
   EXPECT_FALSE(model_for_cache(draft, DType::kBF16, 100'000).has_value()) << "its vocabulary alone is more";
   EXPECT_FALSE(model_for_cache(draft, DType::kBF16, 0).has_value()) << "the machine does not say what it has";

@@ -166,6 +166,7 @@ TEST_F(StudyFigures, ACalibrationIsOfWhatIsUndisturbed) {
                            .draft = {1e-4, 1.1e-4},
                            .draft_after_target = 2e-4,
                            .in_own_cache = 1e-5,
+                           .filling_own_cache = 2.5e-5,
                            .own_cache_bytes = 1 << 20,
                            .layer = 1e-6,
                            .after_more_keys = {1e-5, 2e-5},
@@ -201,6 +202,7 @@ TEST_F(StudyFigures, ACalibrationIsOfWhatIsUndisturbed) {
       << "a row more of what passes differ by, which is of the middle half";
   EXPECT_EQ(summary.calibrated.at(2).own_cache_bytes, 1 << 20);
   EXPECT_GT(summary.calibrated.at(2).own_cache_rate, summary.calibrated.at(2).cache.rate) << "as it was timed";
+  EXPECT_NE(summary.calibrated.at(2).own_cache_share, Hardware{}.own_cache_share) << "as that was";
 }
 
 TEST_F(StudyFigures, SayWhetherTheMachineChangedItsPace) {
