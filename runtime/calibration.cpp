@@ -23,6 +23,9 @@ constexpr double kLeastReading = 0.05;
 /// A model of so many times the draft's bytes still counts as one that stays in the cache.
 constexpr double kCacheMargin = 1.25;
 
+/// A model that fills a cache has of its bytes as many, but for so much.
+constexpr double kAboutFull = 0.2;
+
 /// A byte that costs nothing would be read at no rate: 10 TB/s.
 constexpr double kLeastOfByte = 1e-13;  // seconds
 /// The same of an operation of attention, which then costs nothing.
@@ -109,17 +112,17 @@ double overhead_of(const CalibrationData& data, const ModelConfig& model, const 
   return static_cast<double>(model.layers) * data.passes.layer + hardware.attention_seconds(read.attention);
 }
 
-/// Of as much as a rank's own cache has, what is found there, by a pass of a model that fills it about.
+/// Of as much as a rank's own cache has, what is found there, by a pass of a model that fills it about; as `hardware` has it where keys fill it too.
 double share_of_filling(const CalibrationData& data, const ModelConfig& model, const Hardware& hardware) {
   const Weighed read = one_row(model, data.draft_dtype, data.context, 1);
-  const double reading = reading_of(data.passes.filling_own_cache, overhead_of(data, model, hardware, read));
-  const double sooner =
-      (1 / hardware.cache.rate - reading / read.all()) / (1 / hardware.cache.rate - 1 / hardware.own_cache_rate);
   const double fill = read.all() / hardware.own_cache_bytes;
-  // Keys make it a little more than the cache has, or the width of a layer a little less.
-  const double share = fill <= 1 ? 1 - (1 - sooner) * (1 - kKeptWhole) / (fill - kKeptWhole)
-                                 : sooner * (kKeptNothing - 1) / (kKeptNothing - fill);
-  return std::clamp(share, 0.0, 1.0);
+  if (std::abs(fill - 1) > kAboutFull) return hardware.own_cache_share;
+  const double of_byte =
+      reading_of(data.passes.filling_own_cache, overhead_of(data, model, hardware, read)) / read.all();
+  const double share = (1 / hardware.cache.rate - of_byte) / (1 / hardware.cache.rate - 1 / hardware.own_cache_rate);
+  const double when_full = fill <= 1 ? 1 - (1 - share) * (1 - kKeptWhole) / (fill - kKeptWhole)
+                                     : share * (kKeptNothing - 1) / (kKeptNothing - fill);
+  return std::clamp(when_full, 0.0, 1.0);
 }
 
 /// What a rank's own cache keeps, and how fast it is read there. The draft shows how fast what cores share is read, unless its own holds it too.
@@ -300,18 +303,19 @@ Hardware calibrate(const CalibrationData& jobs) {
   hardware.memory.rate = 1 / apart;
   hardware.memory.keys_rate = 1 / std::max(keys.of_byte - together + apart, kLeastOfByte);
   // Passes after as many of the draft are as in loops, but for what jobs add to them: other ranks that read too, and that wait for one another the longer the more rows there are, and all
-  // else that goes on. The two jobs say how much, each of its own rows, and other rows lie on the line through both; more rows that add less are noise, and then it is the mean.
+  // else that goes on. The two jobs say how much, each of its own rows. Much of it comes with the first drafted token and the rest with more of them ever less, so it grows with their
+  // root; more rows that add less are noise, and then it is the mean.
   const double driven_out = std::min(draft.weights, share.weights * data.ranks);
   hardware.displaced_seconds = displaced_by_a_byte(data, draft.weights);
   const double displaced = hardware.displaced_seconds * driven_out;
   const double longer_alone = data.alone.compute - (data.passes.target.front() - displaced);
   const double longer_drafting = data.drafts.compute - interpolated(data.passes.target, data.drafts.drafted + 1);
-  const double each_row = std::max(longer_drafting - longer_alone, 0.0) / data.drafts.drafted;
-  double longer = (longer_alone + longer_drafting - data.drafts.drafted * each_row) / 2;
+  const double with_drafting = std::max(longer_drafting - longer_alone, 0.0);
+  const double always = (longer_alone + longer_drafting - with_drafting) / 2;
   std::vector<double> in_jobs = data.passes.target;
-  for (double& seconds : in_jobs) {
-    seconds += longer - displaced;
-    longer += each_row;
+  for (std::size_t drafted = 0; drafted < in_jobs.size(); ++drafted) {
+    in_jobs[drafted] +=
+        always + with_drafting * std::sqrt(static_cast<double>(drafted) / data.drafts.drafted) - displaced;
   }
   // One row comes in loops that do not draft.
   in_jobs.front() = data.alone.compute;

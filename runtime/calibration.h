@@ -53,7 +53,7 @@ struct CalibrationData {
 ///  - the rate at which a model is read that stays in the cache: passes that draft in loops of the draft with itself; at which it is read back after another: those that follow the target's;
 ///  - the rate from the second-level cache of a rank's own cores: passes of a model that half of it holds; what it keeps of more: passes of one that fills it;
 ///  - the rate of `ranks` ranks together from memory: the scoring pass with K = 0;
-///  - what more rows cost there: passes of a rank's part of the target after as many of the draft, each longer by what the scoring passes of the two jobs are than such passes over as many rows: by a line through both, or by their mean where more rows add less;
+///  - what more rows cost there: passes of a rank's part of the target after as many of the draft, each longer by what the scoring passes of the two jobs are than such passes over as many rows: more by the root of the drafted tokens, through both, or by their mean where more rows add less;
 ///  - what a pass takes longer for each byte of the draft: the same passes after those of a smaller one;
 ///  - what more rows of a model cost that stays in a cache: the passes that score them in loops of the draft with the smaller one;
 ///  - the all-reduce, a latency and a bandwidth: those of ranks that do nothing else. What the jobs' take beyond is ranks that wait for one another at the memory, and counts as reading;

@@ -5,7 +5,7 @@
 namespace specdec {
 
 /// Memory on huge pages, as far as the kernel gives any. Pieces of some MiB share them: with a page of its own each matrix of a small model would waste most of it, and on 4 KB pages the walks through
-/// page tables hold a pass back whose weights are more than the translations that a core keeps (docs/benchmarking.md, "Huge pages"). Any thread may call both.
+/// page tables hold a pass back whose weights are more than the translations that a core keeps (docs/kernels.md, "Huge pages"). Any thread may call both.
 namespace huge_pages {
 
 inline constexpr std::size_t kPageBytes = std::size_t{2} << 20;

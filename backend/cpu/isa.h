@@ -20,7 +20,7 @@ bool has_avx512_vnni();
 /// as long as three. The sums have the same bits either way.
 bool has_fast_vdpbf16ps();
 
-/// Whether a core of such a CPU reads one stream from memory faster than several side by side: of AMD's Zen 5, and taken to hold for later ones (docs/benchmarking.md, "Kernels for AVX-512 BF16").
+/// Whether a core of such a CPU reads one stream from memory faster than several side by side: of AMD's Zen 5, and taken to hold for later ones (docs/kernels.md, "AVX-512 BF16").
 bool has_fast_single_stream();
 
 /// "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16".

@@ -14,7 +14,7 @@ struct Dot : Reads {
   static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;
-  /// Sixteen rows are bound by loads where memory is quick (docs/benchmarking.md, "Kernels for AVX-512 BF16"), and what is asked for is one.
+  /// Sixteen rows are bound by loads where memory is quick (docs/kernels.md, "AVX-512 BF16"), and what is asked for is one.
   static constexpr bool kShareReading = false;
   using Weights = __m512i;
   using Input = __m512i;

@@ -47,7 +47,7 @@ struct TileMatmul {
   static constexpr int kInputs = kSums;
   static constexpr int kWeights = kInputs + 2;
 
-  /// How far ahead of its use each panel's weights are asked for (docs/benchmarking.md, "With AMX BF16").
+  /// How far ahead of its use each panel's weights are asked for (docs/kernels.md, "AMX BF16").
   static constexpr std::int64_t kAheadBytes = 2 * kTileBytes;
   /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;

@@ -24,8 +24,8 @@ struct Wide : Streams {
   static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
 };
 
-/// For kernels that Zen 4 uses: it reads eight streams a third slower than four, and what is asked for far ahead has room in the second cache (docs/benchmarking.md, "Kernels for
-/// AVX-512 BF16").
+/// For kernels that Zen 4 uses: it reads eight streams a third slower than four, and what is asked for far ahead has room in the second cache (docs/kernels.md,
+/// "AVX-512 BF16").
 struct WideFewStreams : Wide {
   static constexpr int kMostPanels = 4;
   static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return kMostPanels; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <utility>
 
@@ -167,6 +168,8 @@ TEST(Calibration, ARanksOwnCacheIsTheRateOfAModelThatFitsInIt) {
   CalibrationData quick = data;
   quick.passes.filling_own_cache = data.passes.in_own_cache;
   EXPECT_EQ(calibrate(quick).own_cache_share, 1) << "quicker than all of it can be read there: noise";
+  quick.context = 4000;
+  EXPECT_EQ(calibrate(quick).own_cache_share, 0.5) << "keys are more than the model";
 
   CalibrationData slow = data;
   slow.passes.in_own_cache *= 10;
@@ -290,7 +293,7 @@ TEST(Calibration, ASimulationHasThePercentilesOfTheLoopsThatItWasMadeOf) {
   }
 }
 
-TEST(Calibration, WhatJobsAddToAPassIsALineThroughBothOrTheirMeanWhereMoreRowsAddLess) {
+TEST(Calibration, WhatJobsAddToAPassGrowsWithTheRootOfWhatIsDraftedOrIsTheMeanWhereMoreRowsAddLess) {
   const PredictedJob job = shipped(2);
   PredictedJob smaller = job;
   smaller.draft = load_model_config(kSource / "assets/manpy-0.5m");
@@ -304,8 +307,7 @@ TEST(Calibration, WhatJobsAddToAPassIsALineThroughBothOrTheirMeanWhereMoreRowsAd
     for (const PredictedJob& of : {job, smaller}) {
       for (const std::int64_t k : {0, 1, 2, 4, 7}) {
         const double mean = k == 0 ? alone : (alone + drafting) / 2.0;
-        const double line = drafting > alone ? alone + static_cast<double>(k) / 4 : mean;
-        const double added = line * longer;
+        const double added = longer * (drafting > alone ? alone + std::sqrt(static_cast<double>(k) / 4) : mean);
         const double expected = loop_work(truth(2), of, k).score.work + added;
         EXPECT_NEAR(loop_work(found, of, k).score.work, expected, 0.01 * expected) << k << ", " << alone << drafting;
       }
