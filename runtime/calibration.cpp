@@ -23,7 +23,7 @@ constexpr double kLeastReading = 0.05;
 /// A model of so many times the draft's bytes still counts as one that stays in the cache.
 constexpr double kCacheMargin = 1.25;
 
-/// A model that fills a cache has of its bytes as many, but for so much.
+/// A model fills a cache whose bytes differ from those of the cache by no more than this share.
 constexpr double kAboutFull = 0.2;
 
 /// A byte that costs nothing would be read at no rate: 10 TB/s.

@@ -92,8 +92,9 @@ Hardware parse_hardware(const std::string& yaml, const std::string& place, const
     throw_bad_input(fmt::format(
         "{}: node_read_GBps: found nothing beside ranks_per_node, expected what a node's ranks read together", place));
   }
-  constexpr std::string_view kOwnCache[] = {"cache.own_MB", "cache.own_GBps"};
-  for (const auto& [key, other] : {std::pair(kOwnCache[0], kOwnCache[1]), std::pair(kOwnCache[1], kOwnCache[0])}) {
+  constexpr std::string_view kOwnCache[] = {"cache.own_MB", "cache.own_GBps", "cache.own_share"};
+  for (const auto& [key, other] : {std::pair(kOwnCache[0], kOwnCache[1]), std::pair(kOwnCache[1], kOwnCache[0]),
+                                   std::pair(kOwnCache[0], kOwnCache[2])}) {
     if (given.contains(other) && !given.contains(key)) {
       throw_bad_input(fmt::format(
           "{}: {}: found nothing beside {}, expected both: what a rank's own cache has, and how fast it is read", place,

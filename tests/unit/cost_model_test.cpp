@@ -411,6 +411,9 @@ TEST(HardwareFiles, ARanksOwnCacheHasASizeAndARate) {
   EXPECT_DOUBLE_EQ(both.share_in_own_cache(2e6), 0.5);
   EXPECT_DOUBLE_EQ(parse("  own_MB: 2\n  own_GBps: 80\n  own_share: 0.7\n").share_in_own_cache(2e6), 0.7);
   EXPECT_EQ(parse("").share_in_own_cache(1), 0);
+  EXPECT_EQ(tests::bad_input([&] { parse("  own_share: 0.7\n"); }),
+            "m.yaml: cache.own_MB: found nothing beside cache.own_share, expected both: what a rank's own cache has, "
+            "and how fast it is read");
   EXPECT_EQ(tests::bad_input([&] { parse("  own_MB: 2\n"); }),
             "m.yaml: cache.own_GBps: found nothing beside cache.own_MB, expected both: what a rank's own cache has, "
             "and how fast it is read");
