@@ -23,8 +23,8 @@ constexpr double kLeastReading = 0.05;
 /// A model of so many times the draft's bytes still counts as one that stays in the cache.
 constexpr double kCacheMargin = 1.25;
 
-/// A model fills a cache whose bytes differ from those of the cache by no more than this share.
-constexpr double kAboutFull = 0.2;
+/// By how much what is found of a model has to hang on what is found of one as large as the cache.
+constexpr double kToldApart = 0.6;
 
 /// A byte that costs nothing would be read at no rate: 10 TB/s.
 constexpr double kLeastOfByte = 1e-13;  // seconds
@@ -113,16 +113,20 @@ double overhead_of(const CalibrationData& data, const ModelConfig& model, const 
 }
 
 /// Of as much as a rank's own cache has, what is found there, by a pass of a model that fills it about; as `hardware` has it where keys fill it too.
-double share_of_filling(const CalibrationData& data, const ModelConfig& model, const Hardware& hardware) {
+double share_of_filling(const CalibrationData& data, const ModelConfig& model, Hardware hardware) {
+  const double unless_told = hardware.own_cache_share;
   const Weighed read = one_row(model, data.draft_dtype, data.context, 1);
-  const double fill = read.all() / hardware.own_cache_bytes;
-  if (std::abs(fill - 1) > kAboutFull) return hardware.own_cache_share;
+  const auto found_if = [&](double share) {
+    hardware.own_cache_share = share;
+    return hardware.share_in_own_cache(read.all());
+  };
+  const double least = found_if(0);
+  const double most = found_if(1);
+  if (most - least < kToldApart) return unless_told;
   const double of_byte =
       reading_of(data.passes.filling_own_cache, overhead_of(data, model, hardware, read)) / read.all();
-  const double share = (1 / hardware.cache.rate - of_byte) / (1 / hardware.cache.rate - 1 / hardware.own_cache_rate);
-  const double when_full = fill <= 1 ? 1 - (1 - share) * (1 - kKeptWhole) / (fill - kKeptWhole)
-                                     : share * (kKeptNothing - 1) / (kKeptNothing - fill);
-  return std::clamp(when_full, 0.0, 1.0);
+  const double found = (1 / hardware.cache.rate - of_byte) / (1 / hardware.cache.rate - 1 / hardware.own_cache_rate);
+  return std::clamp((found - least) / (most - least), 0.0, 1.0);
 }
 
 /// What a rank's own cache keeps, and how fast it is read there. The draft shows how fast what cores share is read, unless its own holds it too.

@@ -42,6 +42,11 @@ TEST(PassTimes, AreOfTheThreadsThatARankHasInAJob) {
     EXPECT_GT(times.layer, 0) << ranks;
     EXPECT_GT(times.beside_products, 0) << ranks;
     EXPECT_EQ(times.more_keys, 384) << ranks;
+    const bool has_model =
+        model_for_cache(load_model_config(smallest().draft), smallest().type_of_draft(), times.own_cache_bytes)
+            .has_value();
+    EXPECT_EQ(times.in_own_cache > 0, has_model) << ranks;
+    EXPECT_EQ(times.filling_own_cache > 0, has_model) << ranks;
     EXPECT_GT(times.beside.loop, 0) << ranks;
     EXPECT_GT(times.beside.pass, 0) << ranks;
     EXPECT_GT(times.beside.drafted, 0) << ranks;
