@@ -68,7 +68,7 @@ std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
     throw_bad_input("dtype: found \"f16\" with the backend \"cpu\", expected \"bf16\", \"f32\" or \"int8\"");
   }
   auto linear = std::make_unique<CpuPackedLinear>(spec, isa_, pool_, cache_);
-  matmul_scratch_.reserve(*linear);
+  matmul_scratch_.reserve(*linear, pool_.size());
   return linear;
 }
 

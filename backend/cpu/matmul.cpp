@@ -15,8 +15,10 @@ constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
 /// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
-/// Inputs of x, of all rows, for each thread that packs them: some microseconds, where a round of threads takes about one.
+/// Inputs of x, of all rows, for each thread that packs a part of them: some microseconds, where a round of threads takes about one.
 constexpr std::int64_t kInputsPerThread = 8192;
+/// Panels for each thread that packs all inputs for itself: with fewer this takes a tenth of what it does with them, and more.
+constexpr std::int64_t kPanelsPerPacking = 8;
 
 /// Of packed x, for one row, up to a step.
 std::int64_t packed_bytes(const MatmulKernel& kernel, std::int64_t steps, std::int64_t groups) {
@@ -31,21 +33,45 @@ std::size_t scratch_bytes(const CpuPackedLinear& weight) {
   return static_cast<std::size_t>(kBlockRows * packed_row_bytes(weight));
 }
 
-/// Rows in blocks, in the order that MatmulJob::x states, by all threads where that is worth a round of them.
-void pack_rows(const CpuPackedLinear& weight, ConstRows x, std::int64_t blocks, std::byte* packed, ThreadPool& pool) {
-  const MatmulKernel& kernel = weight.kernel();
-  const std::int64_t row_bytes = packed_row_bytes(weight);
-  const auto runs = static_cast<std::int64_t>(weight.runs().size());
-  const auto threads = static_cast<int>(std::clamp<std::int64_t>(x.rows * x.cols / kInputsPerThread, 1, pool.size()));
-  parallel_for(pool, threads, blocks * runs, [&](int /*thread*/, std::int64_t unit) {
+/// How many threads may have packed x of their own. What another one packed has to come from its core, and the place where it lay must be had back from all who read it
+/// before the next rows are packed there. Rounded to less than it is x itself takes longer to come (docs/kernels.md, "Threads of a rank").
+int places_for(const CpuPackedLinear& weight, int threads) {
+  const bool as_large_as_x =
+      packed_row_bytes(weight) >= weight.in_features() * static_cast<std::int64_t>(sizeof(float));
+  return as_large_as_x ? threads : 1;
+}
+
+/// Rows in blocks, in the order that MatmulJob::x states.
+struct Packing {
+  const CpuPackedLinear& weight;
+  ConstRows x;
+  std::int64_t blocks;
+
+  std::int64_t units() const { return blocks * static_cast<std::int64_t>(weight.runs().size()); }
+
+  void pack(std::int64_t unit, std::byte* packed) const {
+    const MatmulKernel& kernel = weight.kernel();
+    const auto runs = static_cast<std::int64_t>(weight.runs().size());
     const std::int64_t block = unit / runs;
     const CpuPackedLinear::Run& run = weight.runs()[static_cast<std::size_t>(unit % runs)];
     const std::int64_t row = x.rows * block / blocks;
     const std::int64_t rows = x.rows * (block + 1) / blocks - row;
     kernel.pack(x.row(row) + run.begin, x.stride, rows, run.count,
-                packed + row * row_bytes + packed_bytes(kernel, run.step, run.group) * rows);
-  });
-}
+                packed + row * packed_row_bytes(weight) + packed_bytes(kernel, run.step, run.group) * rows);
+  }
+
+  void by_one(std::byte* packed) const {
+    for (std::int64_t unit = 0; unit < units(); ++unit) {
+      pack(unit, packed);
+    }
+  }
+
+  /// By all threads where that is worth a round of them.
+  void by_all(std::byte* packed, ThreadPool& pool) const {
+    const auto threads = static_cast<int>(std::clamp<std::int64_t>(x.rows * x.cols / kInputsPerThread, 1, pool.size()));
+    parallel_for(pool, threads, units(), [&](int /*thread*/, std::int64_t unit) { pack(unit, packed); });
+  }
+};
 
 int threads_for(std::int64_t weight_bytes, const ThreadPool& pool) {
   return static_cast<int>(std::clamp<std::int64_t>(weight_bytes / kBytesPerThread, 1, pool.size()));
@@ -85,8 +111,8 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
   return choose(kMatmulScalarF32, kMatmulScalarBf16, kMatmulScalarInt8);
 }
 
-void MatmulScratch::reserve(const CpuPackedLinear& weight) {
-  const std::size_t needed = scratch_bytes(weight);
+void MatmulScratch::reserve(const CpuPackedLinear& weight, int threads) {
+  const std::size_t needed = scratch_bytes(weight) * static_cast<std::size_t>(places_for(weight, threads));
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
@@ -114,38 +140,51 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
         "matmul: the shapes of x, the weight and y agree");
   const std::int64_t row_bytes = packed_row_bytes(weight);
   const std::int64_t max_rows = weight.kernel().max_rows;
-  check(scratch.bytes() >= scratch_bytes(weight), "matmul: the scratch was shown this weight");
   const std::int64_t panels = weight.panel_count();
   const int threads = threads_for(panels * weight.panel_bytes(), pool);
+  const std::size_t place_bytes = scratch_bytes(weight);
+  const int places = places_for(weight, threads);
+  check(scratch.bytes() >= place_bytes * static_cast<std::size_t>(places),
+        "matmul: the scratch was shown this weight, for so many threads");
   const auto [next, from_memory] = scratch.turn_of(weight);
   const int next_threads = threads_for(next.count * next.bytes, pool);
+  const bool each_packs = places == threads && panels >= kPanelsPerPacking * threads;
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
-    pack_rows(weight, x.slice_rows(first, rows), blocks, scratch.data(), pool);
+    const Packing packing = {weight, x.slice_rows(first, rows), blocks};
+    if (!each_packs) packing.by_all(scratch.data(), pool);
+    const auto place = [&](int thread) {
+      return scratch.data() + (each_packs ? place_bytes * static_cast<std::size_t>(thread) : 0);
+    };
     const MatmulJob job = {.panels = weight.panels(),
                            .panel_bytes = weight.panel_bytes(),
                            .outputs = weight.out_features(),
                            .slice_steps = weight.slice_steps().data(),
                            .slices = static_cast<std::int64_t>(weight.slice_steps().size()),
-                           .x = scratch.data(),
+                           .x = nullptr,
                            .x_bytes = row_bytes,
                            .rows = rows,
                            .blocks = blocks,
                            .y = y.row(first),
                            .y_stride = y.stride,
                            .from_memory = from_memory};
-    share_out(pool, threads, panels, panels_of_chunk(weight, (rows + blocks - 1) / blocks),
-              [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
-                MatmulJob part = job;
-                if (!last && end < panels) {
-                  part.next = {weight.panels() + end * weight.panel_bytes(), weight.panel_bytes(), panels - end};
-                } else if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {
-                  const std::int64_t begin_next = next.count * thread / next_threads;
-                  part.next = {next.data + begin_next * next.bytes, next.bytes, next.count - begin_next};
-                }
-                weight.kernel().run(part, begin, end);
-              });
+    share_out(
+        pool, threads, panels, panels_of_chunk(weight, (rows + blocks - 1) / blocks),
+        [&](int thread) {
+          if (each_packs) packing.by_one(place(thread));
+        },
+        [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
+          MatmulJob part = job;
+          part.x = place(thread);
+          if (!last && end < panels) {
+            part.next = {weight.panels() + end * weight.panel_bytes(), weight.panel_bytes(), panels - end};
+          } else if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {
+            const std::int64_t begin_next = next.count * thread / next_threads;
+            part.next = {next.data + begin_next * next.bytes, next.bytes, next.count - begin_next};
+          }
+          weight.kernel().run(part, begin, end);
+        });
   }
 }
 

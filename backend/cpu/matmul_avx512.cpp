@@ -26,7 +26,11 @@ struct WideF32 : WideFewStreams {
 
 struct WideBf16 : Wide {
   static constexpr std::int64_t kStepInputs = 2;
-  static constexpr int kMaxRows = 13;  // more would leave no registers for a second panel
+  /// From fourteen rows on the registers hold one panel alone, which is not read fast enough from so near.
+  static constexpr std::int64_t ahead_bytes(int rows, int panels, bool from_memory) {
+    return panels == 1 ? 8192 : Wide::ahead_bytes(rows, panels, from_memory);
+  }
+  static constexpr int ahead_into(int panels) { return panels == 1 ? 2 : Wide::ahead_into(panels); }
   static constexpr int kWeightRegisters = 2;
   static constexpr int kInputRegisters = 2;
   struct Weights {

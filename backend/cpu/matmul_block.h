@@ -35,7 +35,8 @@ struct Streams {
   /// How far ahead the weights of each of so many panels are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
   /// machine's own prefetchers stop at the end of a page.
   static constexpr std::int64_t ahead_bytes(int /*rows*/, int /*panels*/, bool /*from_memory*/) { return 2048; }
-  static constexpr int kAheadInto = 3;  ///< __builtin_prefetch's locality: 3 the first cache, 2 the second
+  /// Into which cache, as __builtin_prefetch says it: 3 the first one, 2 the second.
+  static constexpr int ahead_into(int /*panels*/) { return 3; }
   /// Whether blocks of rows share the asking for what they multiply with next (BlockOfRows::later). Not where the first block takes as long as its weights take to come.
   static constexpr bool kShareReading = true;
 
@@ -150,7 +151,7 @@ struct SkinnyMatmul {
       const std::byte* const ahead = at.weights + kAhead + (at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
-        V::template ask_for<V::kAheadInto>(ahead + b * at.panel_bytes);
+        V::template ask_for<V::ahead_into(B)>(ahead + b * at.panel_bytes);
       }
       if constexpr (kLater) ask_for_later<B>(later);
       multiply_step<R, B>(sum, at.weights, at.panel_bytes, at.x);

@@ -34,7 +34,7 @@ struct WideFewStreams : Wide {
   static constexpr std::int64_t ahead_bytes(int /*rows*/, int panels, bool from_memory) {
     return panels == kMostPanels && from_memory ? 1024 : 4096 * kMostPanels / panels;
   }
-  static constexpr int kAheadInto = 2;
+  static constexpr int ahead_into(int /*panels*/) { return 2; }
 };
 
 /// For CPUs of which has_fast_single_stream(): from memory one panel alone is read at the memory's speed, which of several each next one lowers. From farther ahead the more rows there
@@ -48,7 +48,7 @@ struct WideOneStream : WideFewStreams {
     if (from_memory && rows < kManyRows) return rows < 5 ? 8192 : 12288;
     return WideFewStreams::ahead_bytes(rows, panels, false);
   }
-  static constexpr int kAheadInto = 3;  // which holds 48 KB there
+  static constexpr int ahead_into(int /*panels*/) { return 3; }  // which holds 48 KB there
 };
 
 /// For kernels of int8 (matmul_int8.h), without the products.

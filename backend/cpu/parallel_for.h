@@ -27,12 +27,14 @@ void parallel_for(ThreadPool& pool, int threads, std::int64_t units, const Task&
   });
 }
 
-/// Calls task(thread, begin, end, last) for runs of at most `chunk` units that together are [0, units). Each thread begins with a part of its own, the same
-/// one in every call, front to back; `last` says that a run ends it. Then it helps those that are behind, so that a core that is taken away for a while holds up
-/// the others for a chunk and not for its part. Which thread takes a unit must not matter to its result.
-template <typename Task>
-void share_out(ThreadPool& pool, int threads, std::int64_t units, std::int64_t chunk, const Task& task) {
+/// Calls ready(thread) on each thread and then task(thread, begin, end, last) for runs of at most `chunk` units that together are [0, units). Each thread begins with
+/// a part of its own, the same one in every call, front to back; `last` says that a run ends it. Then it helps those that are behind, so that a core that is taken
+/// away for a while holds up the others for a chunk and not for its part. Which thread takes a unit must not matter to its result.
+template <typename Ready, typename Task>
+void share_out(ThreadPool& pool, int threads, std::int64_t units, std::int64_t chunk, const Ready& ready,
+               const Task& task) {
   if (threads <= 1) {
+    ready(0);
     task(0, std::int64_t{0}, units, true);
     return;
   }
@@ -42,7 +44,11 @@ void share_out(ThreadPool& pool, int threads, std::int64_t units, std::int64_t c
     parts[thread].end = units * (thread + 1) / threads;
   }
   pool.run([&](int thread) {
-    for (int i = 0; thread < threads && i < threads; ++i) {
+    if (thread >= threads) {
+      return;
+    }
+    ready(thread);
+    for (int i = 0; i < threads; ++i) {
       ThreadPool::Part& part = parts[(thread + i) % threads];
       while (true) {
         const std::int64_t begin = part.next.fetch_add(chunk, std::memory_order_relaxed);

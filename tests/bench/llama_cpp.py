@@ -52,7 +52,7 @@ class Bench:
         self.unjudged = []  # what is called once the best read of the whole run is known
         self.model = {name: models.prepared(name, ROOT / "assets", options.work) for name in options.shapes}
         flags = next((line.split() for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if line.startswith("flags")), [])
-        self.features = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+        self.features = figures.used_features(flags, options.isa)
 
     def in_turns(self, what, ours, theirs, rounds=None):
         """[ours], [theirs]; theirs is None where the program is not there."""
@@ -259,6 +259,7 @@ def main(arguments):
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS), help=f"of {','.join(GROUPS)}")
     parser.add_argument("--shapes", type=lambda text: text.split(","), default=[*models.SHAPES, TARGET, DRAFT], help=f"of {','.join([*models.SHAPES, TARGET, DRAFT])}")
     parser.add_argument("--threads", type=int, default=2, help="of a pass, both programs")
+    parser.add_argument("--isa", choices=["auto", *figures.FEATURES], default="auto", help="of our programs at most; llama.cpp has what it was built for (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=1, help="of A B B A")
     options = parser.parse_args(arguments)
     for chosen, known in ((options.only, GROUPS), (options.shapes, (*models.SHAPES, TARGET, DRAFT))):
@@ -268,7 +269,7 @@ def main(arguments):
     try:
         theirs = Theirs(options.llama_cpp)
         models.imported()
-        bench = Bench(options, Ours(), theirs)
+        bench = Bench(options, Ours(options.isa), theirs)
         build = theirs.version(bench.model[options.shapes[0]][1])
     except (models.Unusable, figures.Unreadable) as why:
         told(why)
@@ -291,6 +292,8 @@ def main(arguments):
 def report(bench, build, load, options):
     bench.judge()
     about = machine(bench, load)
+    if options.isa != "auto":
+        print(f"our programs with {options.isa} at most")
     print(f"{about['cpu']}, {about['cores']} cores, {' '.join(about['features'])}; load {about['load'][0]:.1f} at first, {about['load'][1]:.1f} at last; {about['date']}")
     for threads, roof in about["roofs"].items():
         print(f"{threads} thread{'s' * (threads > 1)}: best plain read {roof['read_GBps']:.1f} GB/s ({roof['read_by']}), products {roof['GFLOPs']:.0f} GFLOP/s")

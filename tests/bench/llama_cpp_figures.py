@@ -6,6 +6,7 @@ import statistics
 import typing
 
 ROWS = (2, 5, 9, 16)
+FEATURES = {"avx2": "avx2", "avx512": "avx512f", "avx512_bf16": "avx512_bf16", "amx_bf16": "amx_bf16"}  # {instruction set: the flag in /proc/cpuinfo}, weakest first
 AMX_GOALS = {5: 1.15, 16: 1.25}
 NEAR_ROOF = 1.10
 FASTER, OF_READ, OF_SCALING, OF_TWO_THREADS, PAIR_FASTER, START_SECONDS = 1.25, 0.95, 0.97, 0.97, 2.0, 1.0
@@ -128,6 +129,12 @@ def decode_verdict(over_theirs, of_read):
 def longer_roof_ms(bytes_read, rows, gigabytes_per_second, gigaflops):
     """The longer of reading all weights once and of two operations for each bf16 weight and row, each measured by itself."""
     return max(bytes_read / gigabytes_per_second, bytes_read * rows / gigaflops) / 1e6
+
+
+def used_features(flags, isa):
+    """Of the instruction sets, by their flags, those that this CPU has and our programs use."""
+    names = list(FEATURES)
+    return [FEATURES[name] for name in names[:None if isa == "auto" else names.index(isa) + 1] if FEATURES[name] in flags]
 
 
 def rows_verdict(flags, rows, over_one, over_roofline, over_longer_roof, one_row_met):

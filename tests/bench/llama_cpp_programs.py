@@ -38,9 +38,10 @@ def read_in_full(command, read, attempts=5):
 
 
 class Ours:
-    """specdec_dist and its benchmarks, from the PATH."""
+    """specdec_dist and its benchmarks, from the PATH, with kernels of an instruction set at most."""
 
-    def __init__(self):
+    def __init__(self, isa="auto"):
+        self.isa = isa
         for program in ("specdec_dist", "pass_bench", "roof_bench", "mpirun"):
             if not shutil.which(program):
                 raise models.Unusable(f"found no {program} on the PATH, expected it after `source build/release/env.sh`")
@@ -55,13 +56,15 @@ class Ours:
         return figures.of_roof_bench(self.json_of(["roof_bench", "--threads", ",".join(map(str, sorted({1, 2, threads})))]))
 
     def passes(self, folder, threads, repeats):
-        return figures.of_pass_bench(self.json_of(["pass_bench", "--model", str(folder), "--threads", str(threads), "--context", str(CONTEXT), "--repeats", str(repeats)]))
+        return figures.of_pass_bench(self.json_of(["pass_bench", "--model", str(folder), "--threads", str(threads), "--context", str(CONTEXT), "--repeats", str(repeats),
+                                                    "--isa", self.isa]))
 
     def generated(self, ranks, settings, config="chinchilla-like.yaml"):
         flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={value}")]
         # mpirun would bind one rank to one core, whatever its threads are.
         launcher = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
-        return self.json_of([*launcher, "specdec_dist", "--config", str(config), "--quiet", "--no-stream", "--set", "interconnect=native", *flags])
+        return self.json_of([*launcher, "specdec_dist", "--config", str(config), "--quiet", "--no-stream", "--set", "interconnect=native",
+                              "--set", f"parallel.isa={self.isa}", *flags])
 
     def alone(self, folder, ranks, threads, prompt, tokens):
         """Greedy decoding after a prompt of random tokens."""
@@ -76,7 +79,7 @@ class Ours:
 
     def seconds_to_first_byte(self, ranks):
         command = ["mpirun", "-np", str(ranks), "specdec_dist", "--config", "chinchilla-like.yaml", "--quiet", "--set", "interconnect=native", "--set", "compare=false",
-                   "--set", "decode.max_new_tokens=1"]
+                   "--set", f"parallel.isa={self.isa}", "--set", "decode.max_new_tokens=1"]
         try:
             return seconds_to_first_byte(command)
         except Failed as failure:
@@ -87,7 +90,7 @@ class Ours:
         with tempfile.TemporaryDirectory() as temporary:
             files = [pathlib.Path(temporary) / name for name in ("ids.txt", "logits.npy")]
             files[0].write_text(" ".join(map(str, ids)), encoding="utf-8")
-            output_of(["specdec_score", "--model", str(folder), "--ids", str(files[0]), "--logits", str(files[1])])
+            output_of(["specdec_score", "--model", str(folder), "--ids", str(files[0]), "--logits", str(files[1]), "--isa", self.isa])
             return numpy.load(files[1])
 
 

@@ -136,6 +136,22 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(of(["avx2"], 5, 1, None, 1, True)[1], "not measurable here")
         self.assertEqual(of(["amx_bf16"], 9, 1, 1, 1, True), ("reported", "-"))
 
+    def test_our_programs_use_no_more_than_they_are_told(self):
+        flags = ["fpu", "avx2", "avx512f", "avx512_bf16", "amx_bf16"]
+        self.assertEqual(figures.used_features(flags, "auto"), flags[1:])
+        self.assertEqual(figures.used_features(flags, "avx512_bf16"), ["avx2", "avx512f", "avx512_bf16"])
+        self.assertEqual(figures.used_features(flags[:2], "amx_bf16"), ["avx2"])
+        asked = []
+        with unittest.mock.patch.object(llama_cpp_programs.shutil, "which", return_value="here"), \
+                unittest.mock.patch.object(llama_cpp_programs, "output_of", side_effect=lambda command: asked.append(command) or ("", "")), \
+                unittest.mock.patch.object(llama_cpp_programs.pathlib.Path, "read_text", return_value="{}"):
+            ours = llama_cpp_programs.Ours("avx512")
+            ours.pair(4, 2, 1)
+            with unittest.mock.patch.object(figures, "of_pass_bench"):
+                ours.passes("folder", 2, 3)
+        self.assertIn("parallel.isa=avx512", asked[0])
+        self.assertEqual(asked[1][asked[1].index("--isa") + 1], "avx512")
+
     def test_what_this_machine_cannot_fill(self):
         self.assertEqual([line["verdict"] for line in figures.not_here(["avx512_bf16"])], ["not measurable here: no AMX"] * 2)
         self.assertEqual(figures.not_here(["amx_bf16"]), [])

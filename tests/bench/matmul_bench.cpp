@@ -57,7 +57,7 @@ std::vector<Shape> llama_like(std::int64_t layers, std::int64_t width, std::int6
 
 class Model {
  public:
-  Model(const std::vector<Shape>& shapes, DType dtype, const MatmulKernel& kernel) {
+  Model(const std::vector<Shape>& shapes, DType dtype, const MatmulKernel& kernel, int threads) {
     std::int64_t widest = 0;
     std::mt19937 generator(1);
     std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
@@ -70,7 +70,7 @@ class Model {
       const WeightView view = {
           reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape.out, shape.in, shape.in, 1};
       weights_.push_back(std::make_unique<CpuPackedLinear>(LinearSpec{{view}, shape.slices, dtype}, kernel));
-      scratch_.reserve(*weights_.back());
+      scratch_.reserve(*weights_.back(), threads);
       widest = std::max({widest, shape.out, shape.in});
     }
     x_.assign(static_cast<std::size_t>(widest * kMostRows), 0.5F);
@@ -128,7 +128,7 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
   const std::vector<std::int64_t> row_counts = {1, 2, 3, 4, 5, 8, 9, 12, 16, 64};
   std::vector<std::unique_ptr<Model>> models;
   for (const Subject& subject : subjects) {
-    models.push_back(std::make_unique<Model>(shapes, subject.dtype, *subject.kernel));
+    models.push_back(std::make_unique<Model>(shapes, subject.dtype, *subject.kernel, pool.size()));
   }
   std::vector<std::vector<std::vector<double>>> times(models.size());
   std::vector<Roofs> roofs;

@@ -17,7 +17,7 @@ class EmulatedTilesBackend final : public ForwardingBackend {
 
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override {
     auto linear = std::make_unique<CpuPackedLinear>(spec, kMatmulEmulatedTiles);
-    scratch_.reserve(*linear);
+    scratch_.reserve(*linear, pool_.size());
     return linear;
   }
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream /*stream*/) override {

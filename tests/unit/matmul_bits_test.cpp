@@ -5,6 +5,7 @@
 
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/matmul_kernel.h"
+#include "backend/error.h"
 #include "tests/support/same_bits.h"
 #include "tests/unit/matmul_cases.h"
 
@@ -75,6 +76,19 @@ TEST_F(MatmulBits, ThreadsChangeNothing) {
       EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows, 3), one)) << kernel.name;
     }
   });
+}
+
+TEST_F(MatmulBits, ScratchForFewerThreadsIsRefused) {
+  const Weight weight(16 * 16, 512, 1);
+  const CpuPackedLinear packed(weight.spec(DType::kF32), kMatmulScalarF32);
+  MatmulScratch scratch;
+  scratch.reserve(packed, 1);
+  ThreadPool pool(2);
+  std::vector<float> x(512, 1.0F);
+  std::vector<float> y(16 * 16);
+  EXPECT_THROW(matmul(packed, {x.data(), 1, 512, 512}, {y.data(), 1, 256, 256}, scratch, pool), Error);
+  scratch.reserve(packed, 2);
+  EXPECT_NO_THROW(matmul(packed, {x.data(), 1, 512, 512}, {y.data(), 1, 256, 256}, scratch, pool));
 }
 
 TEST_F(MatmulBits, AShardOfTheOutputsEqualsItsPartOfTheWhole) {

@@ -21,7 +21,7 @@ struct Recording : Streams {
   static constexpr int kInputRegisters = 1;
   static constexpr std::int64_t kStepInputs = 1;
   static constexpr std::int64_t kInputBytes = 4;
-  static constexpr int kAheadInto = 3;
+  static constexpr int ahead_into(int /*panels*/) { return 3; }
   using Acc = float;
   using Weights = float;
   using Input = float;
@@ -32,7 +32,7 @@ struct Recording : Streams {
   }
   template <int kInto>
   static void ask_for(const std::byte* line) {
-    if constexpr (kInto != kAheadInto) later().push_back(line);
+    if constexpr (kInto != ahead_into(1)) later().push_back(line);
   }
 
   static Acc zero() { return 0; }

@@ -124,7 +124,7 @@ inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const flo
                                         std::optional<std::int64_t> cache_bytes) {
   ThreadPool pool(threads);
   MatmulScratch scratch(cache_bytes);
-  scratch.reserve(packed);
+  scratch.reserve(packed, pool.size());
   std::fill_n(scratch.data(), scratch.bytes(), std::byte{0xff});
   const std::int64_t in = packed.in_features();
   const std::int64_t out = packed.out_features();

@@ -66,7 +66,7 @@ TEST_P(MatmulNext, IsWhatCameNextTheLastTime) {
   const CpuPackedLinear second = packed(16 * 60, 256);
   const CpuPackedLinear third = packed(16 * 3, 64);
   for (const CpuPackedLinear* weight : {&first, &second, &third}) {
-    scratch_.reserve(*weight);
+    scratch_.reserve(*weight, pool_.size());
   }
   using Panels = std::vector<std::ptrdiff_t>;
   EXPECT_EQ(asks(first, second), Panels{}) << "nothing is known yet";
@@ -100,7 +100,7 @@ TEST_P(MatmulNext, IsWhatCameNextTheLastTime) {
 
 TEST_P(MatmulNext, IsAskedForByTheLastRowsOnly) {
   const CpuPackedLinear weight = packed(16, 64);
-  scratch_.reserve(weight);
+  scratch_.reserve(weight, pool_.size());
   asks(weight, weight);
   EXPECT_EQ(asks(weight, weight, 1).size(), 1U);
   EXPECT_EQ(asks(weight, weight, 64).size(), 1U);
@@ -109,10 +109,10 @@ TEST_P(MatmulNext, IsAskedForByTheLastRowsOnly) {
 
 TEST_P(MatmulNext, WeightsThatAreGoneAreNotTouched) {
   const CpuPackedLinear weight = packed(16, 64);
-  scratch_.reserve(weight);
+  scratch_.reserve(weight, pool_.size());
   {
     const auto other = std::make_unique<CpuPackedLinear>(Weight(16, 64, 2).spec(DType::kBF16), kWritesDown);
-    scratch_.reserve(*other);
+    scratch_.reserve(*other, pool_.size());
     asks(weight, *other);
     asks(*other, weight);
     asks(weight, *other);
@@ -153,7 +153,7 @@ TEST(MatmulFromMemory, IsWhatTheCacheHasNotHeldSinceItsLastTurn) {
   };
   const auto shown = [&](std::optional<std::int64_t> cache_bytes) {
     MatmulScratch scratch(cache_bytes);
-    for (const CpuPackedLinear* weight : {&target, &head, &draft}) scratch.reserve(*weight);
+    for (const CpuPackedLinear* weight : {&target, &head, &draft}) scratch.reserve(*weight, 1);
     return scratch;
   };
   const auto all = static_cast<std::int64_t>(target.bytes() + head.bytes() + draft.bytes());
@@ -169,7 +169,7 @@ TEST(MatmulFromMemory, IsWhatTheCacheHasNotHeldSinceItsLastTurn) {
   MatmulScratch unknown = shown(std::nullopt);
   EXPECT_EQ(places(unknown, loop), "ccccccc");
   // One that is gone does not count for what lies in its place.
-  holds_all.reserve(draft);
+  holds_all.reserve(draft, 1);
   EXPECT_EQ(places(holds_all, {&draft, &draft}), "Mc");
 }
 

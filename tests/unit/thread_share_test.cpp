@@ -10,6 +10,8 @@
 namespace specdec {
 namespace {
 
+constexpr auto kNothing = [](int /*thread*/) {};
+
 TEST(ShareOut, TakesEachUnitOnceInRunsOfAtMostAChunk) {
   for (const int threads : {1, 2, 3, 5}) {
     ThreadPool pool(threads);
@@ -17,7 +19,7 @@ TEST(ShareOut, TakesEachUnitOnceInRunsOfAtMostAChunk) {
       for (const std::int64_t chunk : {1, 3, 8, 200}) {
         std::vector<std::atomic<int>> taken(static_cast<std::size_t>(units));
         std::atomic<int> longest = 0;
-        share_out(pool, threads, units, chunk, [&](int thread, std::int64_t begin, std::int64_t end, bool) {
+        share_out(pool, threads, units, chunk, kNothing, [&](int thread, std::int64_t begin, std::int64_t end, bool) {
           EXPECT_TRUE(thread >= 0 && thread < threads);
           longest = std::max(longest.load(), static_cast<int>(end - begin));
           for (std::int64_t unit = begin; unit < end; ++unit) {
@@ -37,7 +39,20 @@ TEST(ShareOut, TakesEachUnitOnceInRunsOfAtMostAChunk) {
 
 TEST(ShareOut, LeavesThreadsAloneThatAreNotWanted) {
   ThreadPool pool(4);
-  share_out(pool, 2, 100, 1, [&](int thread, std::int64_t, std::int64_t, bool) { EXPECT_LT(thread, 2); });
+  share_out(pool, 2, 100, 1, kNothing, [&](int thread, std::int64_t, std::int64_t, bool) { EXPECT_LT(thread, 2); });
+}
+
+TEST(ShareOut, EachThreadGetsReadyOnceBeforeItsRuns) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(4);
+    std::vector<int> ready(4, 0);
+    share_out(
+        pool, threads, 100, 1, [&](int thread) { ++ready[static_cast<std::size_t>(thread)]; },
+        [&](int thread, std::int64_t, std::int64_t, bool) { EXPECT_EQ(ready[static_cast<std::size_t>(thread)], 1); });
+    for (int thread = 0; thread < 4; ++thread) {
+      EXPECT_EQ(ready[static_cast<std::size_t>(thread)], thread < threads ? 1 : 0) << thread << " of " << threads;
+    }
+  }
 }
 
 /// What a thread that is held up has not come to, the others do.
@@ -49,7 +64,7 @@ TEST(ShareOut, AThreadThatIsHeldUpHoldsUpNoMoreThanItsChunk) {
     ThreadPool pool(kThreads);
     std::atomic<std::int64_t> done = 0;
     std::atomic<bool> gave_up = false;
-    share_out(pool, kThreads, kUnits, kChunk, [&](int thread, std::int64_t begin, std::int64_t end, bool) {
+    share_out(pool, kThreads, kUnits, kChunk, kNothing, [&](int thread, std::int64_t begin, std::int64_t end, bool) {
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
       while (thread == held && done < kUnits - kChunk && !gave_up) {
         std::this_thread::yield();
@@ -67,7 +82,7 @@ TEST(ShareOut, SaysToAThreadWhichRunEndsItsPart) {
   ThreadPool pool(kThreads);
   for (int round = 0; round < 200; ++round) {
     std::vector<std::int64_t> ends(kThreads, -1);
-    share_out(pool, kThreads, 103, 3, [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
+    share_out(pool, kThreads, 103, 3, kNothing, [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
       if (last) {
         EXPECT_GE(begin, 103 * thread / kThreads);
         EXPECT_EQ(ends[static_cast<std::size_t>(thread)], -1);
@@ -80,7 +95,8 @@ TEST(ShareOut, SaysToAThreadWhichRunEndsItsPart) {
     }
   }
   std::int64_t alone = -1;
-  share_out(pool, 1, 103, 3, [&](int, std::int64_t, std::int64_t end, bool last) { alone = last ? end : -1; });
+  share_out(pool, 1, 103, 3, kNothing,
+            [&](int, std::int64_t, std::int64_t end, bool last) { alone = last ? end : -1; });
   EXPECT_EQ(alone, 103);
 }
 
