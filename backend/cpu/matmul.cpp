@@ -33,13 +33,8 @@ std::size_t scratch_bytes(const CpuPackedLinear& weight) {
   return static_cast<std::size_t>(kBlockRows * packed_row_bytes(weight));
 }
 
-/// How many threads may have packed x of their own. What another one packed has to come from its core, and the place where it lay must be had back from all who read it
-/// before the next rows are packed there. Rounded to less than it is x itself takes longer to come (docs/kernels.md, "Threads of a rank").
-int places_for(const CpuPackedLinear& weight, int threads) {
-  const bool as_large_as_x =
-      packed_row_bytes(weight) >= weight.in_features() * static_cast<std::int64_t>(sizeof(float));
-  return as_large_as_x ? threads : 1;
-}
+/// How many threads may have packed x of their own.
+int places_for(const CpuPackedLinear& weight, int threads) { return weight.kernel().each_packs ? threads : 1; }
 
 /// Rows in blocks, in the order that MatmulJob::x states.
 struct Packing {

@@ -42,6 +42,8 @@ struct WideBf16 : Wide {
     __m512 odd;
   };
   static constexpr std::int64_t kInputBytes = 8;
+  /// As many bytes as x itself has, which no thread would have to fetch otherwise; of less, x is what takes longer to come.
+  static constexpr bool kEachPacks = true;
 
   static Weights load(const std::byte* from) {
     const __m512i pairs = _mm512_load_si512(from);

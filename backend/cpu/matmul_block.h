@@ -39,6 +39,7 @@ struct Streams {
   static constexpr int ahead_into(int /*panels*/) { return 3; }
   /// Whether blocks of rows share the asking for what they multiply with next (BlockOfRows::later). Not where the first block takes as long as its weights take to come.
   static constexpr bool kShareReading = true;
+  static constexpr bool kEachPacks = false;  ///< MatmulKernel::each_packs
 
   template <int kInto>
   [[gnu::always_inline]] static void ask_for(const std::byte* line) {
@@ -385,7 +386,8 @@ struct SkinnyMatmul {
             .side_by_side = &side_by_side,
             .x_step_bytes = V::kInputBytes,
             .x_group_bytes = x_group_bytes,
-            .max_rows = V::kMaxRows};
+            .max_rows = V::kMaxRows,
+            .each_packs = V::kEachPacks};
   }
 };
 

@@ -69,18 +69,25 @@ TEST_F(MatmulBits, ARowDoesNotDependOnTheOthers) {
 }
 
 TEST_F(MatmulBits, ThreadsChangeNothing) {
-  for_all([&](const CpuPackedLinear& packed, const Weight&, const Kernel& kernel) {
+  for_all([&](const CpuPackedLinear& packed, const Weight& weight, const Kernel& kernel) {
+    MatmulKernel packs_otherwise = *kernel.kernel;
+    packs_otherwise.each_packs = !packs_otherwise.each_packs;
+    const CpuPackedLinear otherwise(weight.spec(kernel.dtype), packs_otherwise);
     for (const std::int64_t rows : {1, 5, 17}) {
       const std::vector<float> one = multiply(packed, x_.data(), rows, 1);
-      EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows, 2), one)) << kernel.name;
-      EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows, 3), one)) << kernel.name;
+      for (const int threads : {2, 3}) {
+        EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows, threads), one)) << kernel.name;
+        EXPECT_TRUE(same_bits(multiply(otherwise, x_.data(), rows, threads), one)) << kernel.name;
+      }
     }
   });
 }
 
 TEST_F(MatmulBits, ScratchForFewerThreadsIsRefused) {
   const Weight weight(16 * 16, 512, 1);
-  const CpuPackedLinear packed(weight.spec(DType::kF32), kMatmulScalarF32);
+  MatmulKernel kernel = kMatmulScalarF32;
+  kernel.each_packs = true;
+  const CpuPackedLinear packed(weight.spec(DType::kF32), kernel);
   MatmulScratch scratch;
   scratch.reserve(packed, 1);
   ThreadPool pool(2);
