@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "backend/error.h"
@@ -62,13 +63,18 @@ void flush_subnormals_to_zero() {
 ThreadPool::ThreadPool(int threads, Pin pin) {
   check(threads >= 1, "a thread pool needs at least one thread");
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(threads));
-  const std::vector<int> cores = pin == Pin::kToOwnCores ? own_cores() : std::vector<int>();
+  std::vector<int> cores = pin == Pin::kToOwnCores ? own_cores() : std::vector<int>();
+  const bool binds = cores.size() == static_cast<std::size_t>(threads);
+  if (binds) {
+    const auto callers = std::ranges::find(cores, sched_getcpu());
+    cores.erase(callers == cores.end() ? cores.begin() : callers);
+  }
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   try {
     for (int thread = 1; thread < threads; ++thread) {
       workers_.emplace_back([this, thread] { work(thread); });
-      if (cores.size() == static_cast<std::size_t>(threads)) {
-        bind(workers_.back(), cores[static_cast<std::size_t>(thread)]);
+      if (binds) {
+        bind(workers_.back(), cores[static_cast<std::size_t>(thread - 1)]);
       }
     }
   } catch (const std::system_error& error) {

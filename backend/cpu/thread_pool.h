@@ -25,7 +25,8 @@ class ThreadPool {
   enum class Pin : std::uint8_t {
     kNone,
     /// Where the caller may run on just as many cores as there are threads, each of the others is bound to one of them, and the caller is left with
-    /// what the scheduler gives it. With more cores, those of other ranks perhaps, nobody is bound.
+    /// what the scheduler gives it: at first the core that it is on, or both would share one until the scheduler takes note, milliseconds later. With more cores,
+    /// those of other ranks perhaps, nobody is bound.
     kToOwnCores,
   };
 

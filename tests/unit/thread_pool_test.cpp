@@ -92,6 +92,29 @@ TEST(ThreadPool, ThreadsThatAreAsManyAsCoresGetOneEach) {
   }
 }
 
+TEST(ThreadPool, TheCoreThatTheCallerIsOnIsNoWorkers) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  const int count = CPU_COUNT(&own);
+  for (const int core : own_cores()) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    ASSERT_EQ(sched_setaffinity(0, sizeof own, &own), 0);
+    const int before = sched_getcpu();
+    ThreadPool pool(count, ThreadPool::Pin::kToOwnCores);
+    if (sched_getcpu() != before) continue;  // it was moved meanwhile
+    pool.run([&](int thread) {
+      cpu_set_t cores;
+      CPU_ZERO(&cores);
+      sched_getaffinity(0, sizeof cores, &cores);
+      EXPECT_TRUE(thread == 0 || !CPU_ISSET(before, &cores)) << "thread " << thread << ", the caller on " << before;
+    });
+  }
+}
+
 // A sanitizer's own memory would be under the same limit.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(ThreadPool, SaysWhenThreadsCannotBeStarted) {
