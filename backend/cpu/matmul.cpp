@@ -17,7 +17,7 @@ constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
 /// Inputs of x, of all rows, for each thread that packs a part of them: some microseconds, where a round of threads takes about one.
 constexpr std::int64_t kInputsPerThread = 8192;
-/// Panels for each thread that packs all inputs for itself: with fewer this takes a tenth of what it does with them, and more.
+/// Panels for each thread of a team in which each packs all inputs for itself: with fewer this takes a tenth of what it does with them, and more.
 constexpr std::int64_t kPanelsPerPacking = 8;
 
 /// Of packed x, for one row, up to a step.
@@ -33,8 +33,10 @@ std::size_t scratch_bytes(const CpuPackedLinear& weight) {
   return static_cast<std::size_t>(kBlockRows * packed_row_bytes(weight));
 }
 
-/// How many threads may have packed x of their own.
-int places_for(const CpuPackedLinear& weight, int threads) { return weight.kernel().each_packs ? threads : 1; }
+/// How many packed x there are room for: one for each thread of the team, or one that all read.
+int places_for(const CpuPackedLinear& weight, int team) {
+  return weight.kernel().each_packs && weight.panel_count() >= kPanelsPerPacking * team ? team : 1;
+}
 
 /// Rows in blocks, in the order that MatmulJob::x states.
 struct Packing {
@@ -106,8 +108,8 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
   return choose(kMatmulScalarF32, kMatmulScalarBf16, kMatmulScalarInt8);
 }
 
-void MatmulScratch::reserve(const CpuPackedLinear& weight, int threads) {
-  const std::size_t needed = scratch_bytes(weight) * static_cast<std::size_t>(places_for(weight, threads));
+void MatmulScratch::reserve(const CpuPackedLinear& weight, int team) {
+  const std::size_t needed = scratch_bytes(weight) * static_cast<std::size_t>(places_for(weight, team));
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
@@ -138,12 +140,12 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
   const std::int64_t panels = weight.panel_count();
   const int threads = threads_for(panels * weight.panel_bytes(), pool);
   const std::size_t place_bytes = scratch_bytes(weight);
-  const int places = places_for(weight, threads);
+  const int places = places_for(weight, pool.size());
+  const bool each_packs = threads <= places;
   check(scratch.bytes() >= place_bytes * static_cast<std::size_t>(places),
-        "matmul: the scratch was shown this weight, for so many threads");
+        "matmul: the scratch was shown this weight, for such a team");
   const auto [next, from_memory] = scratch.turn_of(weight);
   const int next_threads = threads_for(next.count * next.bytes, pool);
-  const bool each_packs = places == threads && panels >= kPanelsPerPacking * threads;
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;

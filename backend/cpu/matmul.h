@@ -21,8 +21,8 @@ class MatmulScratch {
   explicit MatmulScratch(std::optional<std::int64_t> cache_bytes = last_level_cache_bytes())
       : cache_bytes_(cache_bytes) {}
 
-  /// For teams of up to `threads`.
-  void reserve(const CpuPackedLinear& weight, int threads);
+  /// For pools of `team` threads.
+  void reserve(const CpuPackedLinear& weight, int team);
   std::byte* data() { return rows_.data(); }
   std::size_t bytes() const { return rows_.bytes(); }
 
@@ -51,8 +51,8 @@ class MatmulScratch {
 
 /// y = x * weight^T, as Backend::matmul says. x [rows, in_features], y [rows, out_features]. Reads each weight once for
 /// up to 16 rows, and from cache for the further rows of a block of 64. Rows, threads and the place of an output in the
-/// matrix change no bit of it. `scratch` must have been shown `weight`, for as many threads as `pool` has; subnormals must be flushed on the calling
-/// thread.
+/// matrix change no bit of it. `scratch` must have been shown `weight`, for as many threads as
+/// `pool` has; subnormals must be flushed on the calling thread.
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool);
 
 }  // namespace specdec

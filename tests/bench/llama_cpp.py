@@ -3,6 +3,7 @@
 
     pip install gguf
     source build/release/env.sh && python3 tests/bench/llama_cpp.py PATH-TO-A-BUILD-OF-LLAMA.CPP [--json F] [--only decode,rows,prefill,pair,start]
+                                                                        [--isa avx512_bf16]
 
 The build is made by whoever runs this (cmake -DGGML_NATIVE=ON; targets llama-bench, llama-batched-bench, llama-speculative-simple and, for the check of the
 numbers, llama-results); what is not there leaves its rows empty. Models are written to --work once: a 1.1B and a 134M Llama of random weights, the shipped
@@ -301,7 +302,7 @@ def report(bench, build, load, options):
     print(figures.table(bench.rows))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({"machine": about, "llama_cpp": build, "same_numbers": bench.same, "rows": bench.rows, "pair": bench.pairs}, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps({"machine": about, "isa": options.isa, "llama_cpp": build, "same_numbers": bench.same, "rows": bench.rows, "pair": bench.pairs}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -293,9 +293,11 @@ class Program(unittest.TestCase):
                     unittest.mock.patch.object(models, "imported"), contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
                 made["Theirs"].return_value.version.return_value = {"build_commit": "c", "build_number": 1}
                 path = pathlib.Path(folder) / "deep" / "f.json"
-                self.assertEqual(llama_cpp.main([folder, "--shapes", "llama-1.1b", "--json", str(path)]), code)
+                self.assertEqual(llama_cpp.main([folder, "--shapes", "llama-1.1b", "--isa", "avx2", "--json", str(path)]), code)
                 self.assertIn("2.00", out.getvalue())
-                self.assertEqual(json.loads(path.read_text(encoding="utf-8"))["rows"], [line])
+                self.assertIn("our programs with avx2 at most", out.getvalue())
+                written = json.loads(path.read_text(encoding="utf-8"))
+                self.assertEqual((written["rows"], written["isa"]), ([line], "avx2"))
 
     def test_a_program_that_fails_is_named_with_its_last_line(self):
         with self.assertRaisesRegex(models.Unusable, "^sh -c .*: exit code 3: gone$"):
