@@ -26,10 +26,10 @@ constexpr std::int64_t kQueriesPerUnit = 64;
 
 /// For each thread that takes part, either of both: a round of threads takes about a microsecond. A draft's one row has few multiply-adds, and waits for what it reads.
 constexpr std::int64_t kMultiplyAddsPerThread = 1 << 15;
-constexpr std::int64_t kBytesPerThread = std::int64_t{48} << 10;
+constexpr std::int64_t kKeysAndValuesPerThread = std::int64_t{48} << 10;  // bytes
 
-int threads_for(std::int64_t multiply_adds, std::int64_t bytes, const ThreadPool& pool) {
-  const std::int64_t worth = std::max(multiply_adds / kMultiplyAddsPerThread, bytes / kBytesPerThread);
+int threads_sharing(std::int64_t multiply_adds, std::int64_t bytes, const ThreadPool& pool) {
+  const std::int64_t worth = std::max(multiply_adds / kMultiplyAddsPerThread, bytes / kKeysAndValuesPerThread);
   return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
 }
 
@@ -67,7 +67,7 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
   const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit * kv_heads / heads);
   const std::int64_t of_head = (chain.first_slot + rows) * kv.shape().head_dim;
   const std::int64_t bytes = 2 * kv_heads * of_head * static_cast<std::int64_t>(sizeof(float));
-  const int threads = threads_for(rows * heads * of_head, bytes, pool_);
+  const int threads = threads_sharing(rows * heads * of_head, bytes, pool_);
   const std::int64_t runs_wanted = (threads + kv_heads - 1) / kv_heads;
   const std::int64_t rows_per_run = std::min(most_rows, (rows + runs_wanted - 1) / runs_wanted);
   const std::int64_t runs = (rows + rows_per_run - 1) / rows_per_run;
