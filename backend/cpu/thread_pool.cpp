@@ -54,6 +54,15 @@ std::vector<int> own_cores() {
   return cores;
 }
 
+std::vector<int> cores_of_workers(std::vector<int> own, int threads, int callers) {
+  if (own.size() != static_cast<std::size_t>(threads)) {
+    return {};
+  }
+  const auto taken = std::ranges::find(own, callers);
+  own.erase(taken == own.end() ? own.begin() : taken);
+  return own;
+}
+
 void flush_subnormals_to_zero() {
   constexpr unsigned kFlushToZero = 0x8000;
   constexpr unsigned kDenormalsAreZero = 0x0040;
@@ -63,17 +72,13 @@ void flush_subnormals_to_zero() {
 ThreadPool::ThreadPool(int threads, Pin pin) {
   check(threads >= 1, "a thread pool needs at least one thread");
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(threads));
-  std::vector<int> cores = pin == Pin::kToOwnCores ? own_cores() : std::vector<int>();
-  const bool binds = cores.size() == static_cast<std::size_t>(threads);
-  if (binds) {
-    const auto callers = std::ranges::find(cores, sched_getcpu());
-    cores.erase(callers == cores.end() ? cores.begin() : callers);
-  }
+  const std::vector<int> cores =
+      pin == Pin::kToOwnCores ? cores_of_workers(own_cores(), threads, sched_getcpu()) : std::vector<int>();
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   try {
     for (int thread = 1; thread < threads; ++thread) {
       workers_.emplace_back([this, thread] { work(thread); });
-      if (binds) {
+      if (!cores.empty()) {
         bind(workers_.back(), cores[static_cast<std::size_t>(thread - 1)]);
       }
     }

@@ -13,6 +13,11 @@ namespace specdec {
 /// The cores that the calling thread may run on, in order.
 std::vector<int> own_cores();
 
+/// The cores of the workers of a team of `threads` whose caller is on core `callers` and may run on `own`: where there are as many as threads, all but the
+/// caller's, or it and a worker would share that until the scheduler takes note, milliseconds later. With more cores, those of other ranks perhaps, or fewer
+/// none: nobody is bound then.
+std::vector<int> cores_of_workers(std::vector<int> own, int threads, int callers);
+
 /// Sets flush-to-zero and denormals-are-zero for the calling thread (docs/numerics.md, rule 5): subnormals cost
 /// hundreds of cycles, and AVX512-BF16 flushes them in any case. Every thread that computes calls this once; a pool's
 /// workers do.
@@ -24,9 +29,7 @@ class ThreadPool {
  public:
   enum class Pin : std::uint8_t {
     kNone,
-    /// Where the caller may run on just as many cores as there are threads, each of the others is bound to one of them, and the caller is left with
-    /// what the scheduler gives it: at first the core that it is on, or both would share one until the scheduler takes note, milliseconds later. With more cores,
-    /// those of other ranks perhaps, nobody is bound.
+    /// Each worker to its core of cores_of_workers(); the caller is left with what the scheduler gives it, at first the core that it is on.
     kToOwnCores,
   };
 

@@ -93,31 +93,13 @@ TEST(ThreadPool, ThreadsThatAreAsManyAsCoresGetOneEach) {
 }
 
 TEST(ThreadPool, TheCoreThatTheCallerIsOnIsNoWorkers) {
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
-  const int count = CPU_COUNT(&own);
-  for (const int core : own_cores()) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    bool stayed = false;
-    for (int attempt = 0; attempt < 100 && !stayed; ++attempt) {
-      ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-      ASSERT_EQ(sched_setaffinity(0, sizeof own, &own), 0);
-      const bool was_there = sched_getcpu() == core;
-      ThreadPool pool(count, ThreadPool::Pin::kToOwnCores);
-      stayed = was_there && sched_getcpu() == core;
-      if (!stayed) continue;
-      pool.run([&](int thread) {
-        cpu_set_t cores;
-        CPU_ZERO(&cores);
-        sched_getaffinity(0, sizeof cores, &cores);
-        EXPECT_TRUE(thread == 0 || !CPU_ISSET(core, &cores)) << "thread " << thread << ", the caller on " << core;
-      });
-    }
-    EXPECT_TRUE(stayed) << "the caller was moved off core " << core << " each time";
-  }
+  EXPECT_EQ(cores_of_workers({0, 1}, 2, 0), std::vector<int>({1}));
+  EXPECT_EQ(cores_of_workers({0, 1}, 2, 1), std::vector<int>({0}));
+  EXPECT_EQ(cores_of_workers({3, 5, 8, 9}, 4, 8), std::vector<int>({3, 5, 9}));
+  EXPECT_EQ(cores_of_workers({3, 5, 8}, 3, 7), std::vector<int>({5, 8})) << "a caller whose core is not known";
+  EXPECT_EQ(cores_of_workers({6}, 1, 6), std::vector<int>());
+  EXPECT_EQ(cores_of_workers({0, 1, 2}, 2, 0), std::vector<int>()) << "cores of other ranks";
+  EXPECT_EQ(cores_of_workers({0, 1}, 3, 0), std::vector<int>()) << "too few";
 }
 
 // A sanitizer's own memory would be under the same limit.
