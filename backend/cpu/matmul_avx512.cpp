@@ -9,6 +9,7 @@ namespace specdec {
 namespace {
 
 struct WideF32 : WideFewStreams {
+  static constexpr bool kMayHalve = true;
   static constexpr std::int64_t kStepInputs = 1;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;

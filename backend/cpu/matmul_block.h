@@ -37,6 +37,8 @@ struct Streams {
   static constexpr std::int64_t ahead_bytes(int /*rows*/, int /*panels*/, bool /*from_memory*/) { return 2048; }
   /// Into which cache, as __builtin_prefetch says it: 3 the first one, 2 the second.
   static constexpr int ahead_into(int /*panels*/) { return 3; }
+  /// Whether, where the registers hold one panel of so many rows but not two, three are taken as twice one and a half (SkinnyMatmul::three_by_two).
+  static constexpr bool kMayHalve = false;
   /// Whether blocks of rows share the asking for what they multiply with next (BlockOfRows::later). Not where the first block takes as long as its weights take to come.
   static constexpr bool kShareReading = true;
   static constexpr bool kEachPacks = false;  ///< MatmulKernel::each_packs
@@ -47,9 +49,28 @@ struct Streams {
   }
 };
 
+/// Which rows a block has of the last of its panels.
+enum class OfLast : std::uint8_t { kAll, kFirstHalf, kSecondHalf };
+
+/// The sums that a block has side by side: of R rows and B panels.
+template <int R, int B, OfLast kOfLast = OfLast::kAll>
+struct Shape {
+  static constexpr int kRows = R;
+  static constexpr int kPanels = B;
+  static constexpr bool has(int row, int panel) {
+    return kOfLast == OfLast::kAll || panel + 1 < B || (row < R / 2) == (kOfLast == OfLast::kFirstHalf);
+  }
+  static constexpr int kHalves = kOfLast == OfLast::kAll ? 2 * B : 2 * B - 1;  ///< of panels
+  /// The second half is of the panel in front of this one, which is in the cache by now.
+  static constexpr bool kTurnsBack = kOfLast == OfLast::kSecondHalf;
+  static constexpr int kNewPanels = kTurnsBack ? B - 1 : B;
+};
+
 template <class V>
 struct SkinnyMatmul {
   using Acc = typename V::Acc;
+  template <class S>
+  using Sums = Acc[S::kRows][S::kPanels];
   /// Levels of the tree, the root's included.
   static constexpr int kLevels = 7;
   static_assert(kMaxSlices <= 1 << (kLevels - 1));
@@ -62,6 +83,13 @@ struct SkinnyMatmul {
       panels *= 2;
     }
     return panels;
+  }
+  /// Whether three panels are two blocks, each of one and of half the rows of the middle one. What is broadcast for both is one load for two products, where one
+  /// panel alone has a load for each.
+  static constexpr bool three_by_two(int rows) {
+    const int sums = (rows + (rows + 1) / 2) * V::kAccRegisters;
+    return V::kMayHalve && panels_for(rows, false) == 1 &&
+           sums + 2 * V::kWeightRegisters + V::kInputRegisters <= V::kRegisters;
   }
   static constexpr int registers_for(int rows, int panels) {
     const int weights = (kPanelByPanel ? 1 : panels) * V::kWeightRegisters;
@@ -92,101 +120,96 @@ struct SkinnyMatmul {
 
   static constexpr int kLaterInto = 2;  // the second cache
 
-  /// R rows of B panels from `panel` on; the next matrix comes after panel `last`. A distance that is not known beforehand costs three rows of weights in a cache half as much
+  /// The panels of a shape from `panel` on; the next matrix comes after panel `last`. A distance that is not known beforehand costs three rows of weights in a cache half as much
   /// again.
-  template <int R, int B, std::int64_t kAhead, bool kLater>
+  template <class S, std::int64_t kAhead, bool kLater>
   static void block(const MatmulJob& job, const BlockOfRows& of, std::int64_t panel, std::int64_t last) {
-    Acc sum[R][B];
-    fill<R, B>(sum, V::minus_zero());
-    Acc level[kLevels][R][B];
+    Sums<S> sum;
+    fill<S>(sum, V::minus_zero());
+    Sums<S> level[kLevels];
     const std::byte* const weights = job.panels + panel * job.panel_bytes;
     Place place = {.weights = weights,
                    .x = of.x,
-                   .panel_bytes = job.panel_bytes,
+                   .panel_bytes = S::kTurnsBack ? -job.panel_bytes : job.panel_bytes,
                    .tail = weights + job.panel_bytes - kAhead,
-                   .jump = (B - 1) * job.panel_bytes};
+                   .jump = (S::kPanels - 1) * job.panel_bytes};
     Later later = {};
     if constexpr (kLater) {
-      const std::int64_t panels = of.end - of.begin;
-      later = {.lines = of.later + of.later_bytes * (panel - of.begin) / panels,
-               .step = (of.later_bytes * B - 1) / (panels * (job.panel_bytes / kStepBytes)) + 1};
+      const std::int64_t halves = 2 * (of.end - of.begin);
+      later = {.lines = of.later + of.later_bytes * (2 * (panel - of.begin) - (S::kTurnsBack ? 1 : 0)) / halves,
+               .step = (of.later_bytes * S::kHalves - 1) / (halves * (job.panel_bytes / kStepBytes)) + 1};
     }
     // Behind one panel alone lie the others that come after it, so that only the end of them all is one.
-    if (job.next.data != nullptr && (B == 1 ? panel < last : panel + B == last)) {
-      const std::byte* const end = B == 1 ? job.panels + last * job.panel_bytes : weights + job.panel_bytes;
+    constexpr bool kAlone = S::kPanels == 1;
+    if (job.next.data != nullptr && (kAlone ? panel < last : panel + S::kNewPanels == last)) {
+      const std::byte* const end = kAlone ? job.panels + last * job.panel_bytes : weights + job.panel_bytes;
       place.tail = end - kAhead;
       place.jump = job.next.data - end;
     }
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];
-      fill<R, B>(sum, steps == 0 ? V::minus_zero() : V::zero());
+      fill<S>(sum, steps == 0 ? V::minus_zero() : V::zero());
       if constexpr (requires { typename V::Dots; }) {
-        add_groups<R, B, kAhead, kLater>(sum, steps, place, later);
+        add_groups<S, kAhead, kLater>(sum, steps, place, later);
       } else {
-        add_steps<R, B, kAhead, kLater>(sum, steps, place, later);
+        add_steps<S, kAhead, kLater>(sum, steps, place, later);
       }
       // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
       int at = 0;
       for (std::int64_t count = slice; (count & 1) != 0; count >>= 1, ++at) {
-        add<R, B>(level[at], sum);
+        add<S>(level[at], sum);
       }
       if (slice + 1 < job.slices) {
-        copy<R, B>(sum, level[at]);
+        copy<S>(sum, level[at]);
       } else {
         // What is left are the odd ones that passed up.
         for (std::int64_t count = (job.slices - 1) >> at; count != 0; count >>= 1, ++at) {
           if ((count & 1) != 0) {
-            add<R, B>(level[at], sum);
+            add<S>(level[at], sum);
           }
         }
       }
     }
-    store<R, B>(job, sum, of.y, panel);
+    store<S>(job, sum, of.y, panel);
   }
 
-  /// Steps of B panels for R rows; `at` goes on behind them. `Sum` is Acc, or Dots of int8.
-  template <int R, int B, std::int64_t kAhead, bool kLater, class Sum>
-  [[gnu::always_inline]] static void add_steps(Sum (&sum)[R][B], std::int64_t steps, Place& at,
+  /// Steps of a shape; `at` goes on behind them. `Sum` is Acc, or Dots of int8.
+  template <class S, std::int64_t kAhead, bool kLater, class Sum>
+  [[gnu::always_inline]] static void add_steps(Sum (&sum)[S::kRows][S::kPanels], std::int64_t steps, Place& at,
                                                [[maybe_unused]] Later& later) {
     for (std::int64_t step = 0; step < steps; ++step) {
       const std::byte* const ahead = at.weights + kAhead + (at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
-      for (int b = 0; b < B; ++b) {
-        V::template ask_for<V::ahead_into(B)>(ahead + b * at.panel_bytes);
+      for (int b = 0; b < S::kNewPanels; ++b) {
+        V::template ask_for<V::ahead_into(S::kPanels)>(ahead + b * at.panel_bytes);
       }
-      if constexpr (kLater) ask_for_later<B>(later);
-      multiply_step<R, B>(sum, at.weights, at.panel_bytes, at.x);
+      if constexpr (kLater) ask_for_later<S::kPanels>(later);
+      multiply_step<S>(sum, at.weights, at.panel_bytes, at.x);
       at.weights += kStepBytes;
-      at.x += R * V::kInputBytes;
+      at.x += S::kRows * V::kInputBytes;
     }
   }
 
   /// The groups of a slice of int8.
-  template <int R, int B, std::int64_t kAhead, bool kLater>
-  [[gnu::always_inline]] static void add_groups(Acc (&sum)[R][B], std::int64_t steps, Place& at, Later& later) {
+  template <class S, std::int64_t kAhead, bool kLater>
+  [[gnu::always_inline]] static void add_groups(Sums<S>& sum, std::int64_t steps, Place& at, Later& later) {
     while (steps > 0) {
       const std::int64_t group = steps < kInt8GroupSteps ? steps : kInt8GroupSteps;
       const auto* const headers = reinterpret_cast<const Int8Header*>(at.x);
-      at.x += R * sizeof(Int8Header);
-      typename V::Dots dots[R][B];
+      at.x += S::kRows * sizeof(Int8Header);
+      typename V::Dots dots[S::kRows][S::kPanels];
+      for_sums<S>([&](int r, int b) { dots[r][b] = V::start(headers[r].start); });
+      add_steps<S, kAhead, kLater>(dots, group, at, later);
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-        for (int b = 0; b < B; ++b) {
-          dots[r][b] = V::start(headers[r].start);
-        }
-      }
-      add_steps<R, B, kAhead, kLater>(dots, group, at, later);
-#pragma GCC unroll 16
-      for (int b = 0; b < B; ++b) {
+      for (int b = 0; b < S::kPanels; ++b) {
         const Acc scales = V::load_scales(at.weights + b * at.panel_bytes);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) {
-          sum[r][b] = V::add_scaled(sum[r][b], dots[r][b], headers[r].scale, scales);
+        for (int r = 0; r < S::kRows; ++r) {
+          if (S::has(r, b)) sum[r][b] = V::add_scaled(sum[r][b], dots[r][b], headers[r].scale, scales);
         }
       }
       at.weights += kStepBytes;
-      if constexpr (kLater) ask_for_later<B>(later);
+      if constexpr (kLater) ask_for_later<S::kPanels>(later);
       steps -= group;
     }
   }
@@ -201,10 +224,12 @@ struct SkinnyMatmul {
     later.lines += later.step;
   }
 
-  /// One step of B panels for R rows.
-  template <int R, int B, class Sum>
-  [[gnu::always_inline]] static void multiply_step(Sum (&sum)[R][B], const std::byte* weights, std::int64_t panel_bytes,
-                                                   const std::byte* x) {
+  /// One step of a shape.
+  template <class S, class Sum>
+  [[gnu::always_inline]] static void multiply_step(Sum (&sum)[S::kRows][S::kPanels], const std::byte* weights,
+                                                   std::int64_t panel_bytes, const std::byte* x) {
+    constexpr int R = S::kRows;
+    constexpr int B = S::kPanels;
     if constexpr (kPanelByPanel) {
 #pragma GCC unroll 16
       for (int part = 0; part < V::kParts; ++part) {
@@ -214,7 +239,7 @@ struct SkinnyMatmul {
           const typename V::Weights w = V::load(weights + b * panel_bytes, part);
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
-            sum[r][b] = V::multiply_add(sum[r][b], w, V::broadcast(x + r * V::kInputBytes, part));
+            if (S::has(r, b)) sum[r][b] = V::multiply_add(sum[r][b], w, V::broadcast(x + r * V::kInputBytes, part));
           }
         }
       }
@@ -229,72 +254,69 @@ struct SkinnyMatmul {
         const typename V::Input input = V::broadcast(x + r * V::kInputBytes);
 #pragma GCC unroll 16
         for (int b = 0; b < B; ++b) {
-          sum[r][b] = V::multiply_add(sum[r][b], w[b], input);
+          if (S::has(r, b)) sum[r][b] = V::multiply_add(sum[r][b], w[b], input);
         }
       }
     }
   }
 
-  template <int R, int B>
-  static void add(const Acc (&left)[R][B], Acc (&right)[R][B]) {
+  /// Calls act(row, panel) for each sum.
+  template <class S, class Act>
+  [[gnu::always_inline]] static void for_sums(const Act& act) {
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < S::kRows; ++r) {
 #pragma GCC unroll 16
-      for (int b = 0; b < B; ++b) {
-        right[r][b] = V::add(left[r][b], right[r][b]);
+      for (int b = 0; b < S::kPanels; ++b) {
+        if (S::has(r, b)) act(r, b);
       }
     }
   }
 
-  template <int R, int B>
-  static void copy(const Acc (&from)[R][B], Acc (&to)[R][B]) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-      for (int b = 0; b < B; ++b) {
-        to[r][b] = from[r][b];
-      }
-    }
+  template <class S>
+  static void add(const Sums<S>& left, Sums<S>& right) {
+    for_sums<S>([&](int r, int b) { right[r][b] = V::add(left[r][b], right[r][b]); });
   }
 
-  template <int R, int B>
-  static void fill(Acc (&sum)[R][B], const Acc& value) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-      for (int b = 0; b < B; ++b) {
-        sum[r][b] = value;
-      }
-    }
+  template <class S>
+  static void copy(const Sums<S>& from, Sums<S>& to) {
+    for_sums<S>([&](int r, int b) { to[r][b] = from[r][b]; });
   }
 
-  template <int R, int B>
-  static void store(const MatmulJob& job, const Acc (&sum)[R][B], float* y, std::int64_t panel) {
-#pragma GCC unroll 16
-    for (int b = 0; b < B; ++b) {
-      const std::int64_t first = (panel + b) * kPanelOutputs;
+  template <class S>
+  static void fill(Sums<S>& sum, const Acc& value) {
+    for_sums<S>([&](int r, int b) { sum[r][b] = value; });
+  }
+
+  template <class S>
+  static void store(const MatmulJob& job, const Sums<S>& sum, float* y, std::int64_t panel) {
+    for_sums<S>([&](int r, int b) {
+      const std::int64_t first = (panel + (S::kTurnsBack ? -b : b)) * kPanelOutputs;
       const std::int64_t left = job.outputs - first;
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        float* to = y + r * job.y_stride + first;
-        if (left >= kPanelOutputs) {
-          V::store(to, sum[r][b]);
-        } else {
-          alignas(64) float lanes[kPanelOutputs];
-          V::store(lanes, sum[r][b]);
-          for (std::int64_t i = 0; i < left; ++i) {
-            to[i] = lanes[i];
-          }
+      float* to = y + r * job.y_stride + first;
+      if (left >= kPanelOutputs) {
+        V::store(to, sum[r][b]);
+      } else {
+        alignas(64) float lanes[kPanelOutputs];
+        V::store(lanes, sum[r][b]);
+        for (std::int64_t i = 0; i < left; ++i) {
+          to[i] = lanes[i];
         }
       }
-    }
+    });
   }
 
   /// The panels of `of` from `begin` on for R rows, B at a time, what is left in halves. After panel `last` comes the next matrix.
   template <int R, bool kFromMemory, bool kLater, int B = panels_for(R, kFromMemory)>
   static void panels(const MatmulJob& job, const BlockOfRows& of, std::int64_t begin, std::int64_t last) {
+    if constexpr (three_by_two(R) && (kFromMemory || kLater)) {
+      constexpr std::int64_t kAhead = V::ahead_bytes(R, 2, kFromMemory);
+      for (; begin + 3 <= of.end; begin += 3) {
+        block<Shape<R, 2, OfLast::kFirstHalf>, kAhead, kLater>(job, of, begin, last);
+        block<Shape<R, 2, OfLast::kSecondHalf>, kAhead, kLater>(job, of, begin + 2, last);
+      }
+    }
     for (; begin + B <= of.end; begin += B) {
-      block<R, B, V::ahead_bytes(R, B, kFromMemory), kLater>(job, of, begin, last);
+      block<Shape<R, B>, V::ahead_bytes(R, B, kFromMemory), kLater>(job, of, begin, last);
     }
     if constexpr (B > 1) {
       panels<R, kFromMemory, kLater, B / 2>(job, of, begin, last);
@@ -319,7 +341,8 @@ struct SkinnyMatmul {
   template <int... I>
   static const OfRows* by_rows(std::integer_sequence<int, I...>) {
     static constexpr OfRows kByRows[] = {{&panels<I + 1, true, false>, &panels<I + 1, false, false>,
-                                          asking_for_later<I + 1>(), panels_for(I + 1, false)}...};
+                                          asking_for_later<I + 1>(),
+                                          three_by_two(I + 1) ? 3 : panels_for(I + 1, false)}...};
     return kByRows;
   }
   static const OfRows& of_rows(std::int64_t rows) {

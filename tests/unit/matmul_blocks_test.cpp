@@ -64,6 +64,12 @@ struct RecordingAlone : Recording {
   static constexpr bool kShareReading = false;
 };
 
+/// Four rows of one panel or of one and a half, three of two.
+struct RecordingHalves : Recording {
+  static constexpr int kAccRegisters = 4;
+  static constexpr bool kMayHalve = true;
+};
+
 class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
  protected:
   static constexpr std::int64_t kSteps = 1056;  // as many as 1024 of int8 in two slices and their scales
@@ -106,7 +112,8 @@ class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
 };
 
 TEST_P(MatmulBlocks, AskTogetherForEachLineOfTheGroupThatComesNext) {
-  for (const std::vector<std::int64_t>& asked : {asked_by(GetParam()), asked_by<RecordingInt8>(GetParam())}) {
+  for (const std::vector<std::int64_t>& asked :
+       {asked_by(GetParam()), asked_by<RecordingInt8>(GetParam()), asked_by<RecordingHalves>(GetParam())}) {
     const std::set<std::int64_t> lines(asked.begin(), asked.end());
     for (std::int64_t line = kGroup * kSteps; line < kPanels * kSteps; ++line) {
       ASSERT_TRUE(lines.contains(line)) << "step " << line % kSteps << " of panel " << line / kSteps;
