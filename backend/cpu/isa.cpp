@@ -73,6 +73,15 @@ bool has_fast_single_stream() {
 
 bool has_avx512_vnni() { return detect_isa() >= Isa::kAvx512 && __builtin_cpu_supports("avx512vnni"); }
 
+bool has_amx_int8() {
+  constexpr unsigned kAmxInt8 = 1U << 25;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return detect_isa() >= Isa::kAmxBf16 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxInt8) != 0;
+}
+
 std::string_view name_of(Isa isa) { return kNames.at(static_cast<std::size_t>(isa)); }
 
 std::optional<Isa> parse_isa(std::string_view name) {

@@ -13,8 +13,11 @@ enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 }
 /// The strongest one that this CPU and its operating system offer. Where that is AMX, this process, with all of its threads, may use tiles from then on.
 Isa detect_isa();
 
-/// Whether a CPU with one of the last three has AVX512-VNNI. No instruction set of its own, for its products have the bits of the others'.
+/// Whether a CPU with AVX-512 has AVX512-VNNI. No instruction set of its own, for its products have the bits of the others'.
 bool has_avx512_vnni();
+
+/// Whether a CPU with AMX has it for int8 too, which again has the bits of the others.
+bool has_amx_int8();
 
 /// Whether VDPBF16PS takes a CPU with AVX-512 BF16 no longer than one of the two multiply-adds that it replaces: on AMD's (Zen 4 and later). On Intel's it takes
 /// as long as three. The sums have the same bits either way.

@@ -101,7 +101,7 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
     case Isa::kAvx512Bf16:
       return choose(kMatmulAvx512F32, bf16_of_avx512_bf16(), int8_of_avx512());
     case Isa::kAmxBf16:
-      return choose(kMatmulAvx512F32, kMatmulAmxBf16, int8_of_avx512());
+      return choose(kMatmulAvx512F32, kMatmulAmxBf16, has_amx_int8() ? kMatmulAmxInt8 : int8_of_avx512());
     case Isa::kScalar:
       break;
   }

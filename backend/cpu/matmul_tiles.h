@@ -8,6 +8,8 @@
 
 /// The product on tile registers, 8 tables of 16 rows of 64 bytes, as Intel AMX has them. `T` is what works on them; it lives in the unnamed namespace
 /// of its file, and with it every function instantiated here (matmul_block.h says why). The unit tests have a `T` that emulates the instructions.
+///
+/// TileMatmul is what all types of weights share, a `Kind` what one of them makes of a slice: Bf16OnTiles (matmul_tiles_bf16.h), Int8OnTiles (matmul_tiles_int8.h).
 namespace specdec {
 
 /// What LDTILECFG reads: the size of each tile. One without rows has no bytes a row either. (No initialisers: they would make a constructor, a function.)
@@ -26,32 +28,20 @@ static_assert(sizeof(TileShapes) == 64);
 ///     void release();                              TILERELEASE
 ///     void zero<tile>();                           TILEZERO
 ///     void load<tile>(const std::byte* from);      TILELOADD, rows 64 bytes apart
-///     void store<tile>(float* to);                 TILESTORED, rows 64 bytes apart
-///     void dot<sum, inputs, weights>();            TDPBF16PS
+///     void store<tile>(void* to);                  TILESTORED, rows 64 bytes apart
 ///     void prefetch(const std::byte* line);        a hint
-///     void round(const float* x, std::int64_t count, std::byte* to);   `count` of 32 inputs to bf16 as float_to_bf16 does, the others zero
 ///
-/// An output is the sum of its slices in the fixed tree; a slice is summed from zero by one TDPBF16PS for each 32 inputs, in order. What happens
-/// within one TDPBF16PS is the instruction's own; it treats each row by itself and in the same way, so a row's bits depend neither on how many there are
-/// nor on where among them it lies. That is all that the promise about rows needs.
+/// and what its kind asks for.
 template <class T>
-struct TileMatmul {
+struct OnTiles {
   static constexpr std::int64_t kTileRows = 16;
   static constexpr std::int64_t kTileFloats = kTileRows * kPanelOutputs;
   static constexpr std::int64_t kTileBytes = kTileSteps * kStepBytes;
-  static constexpr std::int64_t kInputBytes = 4;  ///< of a step, one row
-  static constexpr std::int64_t kMaxRows = 2 * kTileRows;
 
   // The registers. Two tiles of weights take turns, so that the next one is loaded while the last one is multiplied with.
   static constexpr int kSums = 4;
   static constexpr int kInputs = kSums;
   static constexpr int kWeights = kInputs + 2;
-
-  /// How far ahead of its use each panel's weights are asked for (docs/kernels.md, "AMX BF16").
-  static constexpr std::int64_t kAheadBytes = 2 * kTileBytes;
-  /// Levels of the tree, the root's included.
-  static constexpr int kLevels = 7;
-  static_assert(kMaxSlices <= 1 << (kLevels - 1));
 
   /// The sums of A tiles of rows times B panels; tile b * A + a is that of panel b. Of each only its rows are used.
   template <int A, int B>
@@ -64,21 +54,46 @@ struct TileMatmul {
     return left < kTileRows ? left : kTileRows;
   }
 
-  template <int A>
-  static void configure(std::int64_t rows) {
-    TileShapes shapes = {};
-    shapes.palette = 1;
-    for (int a = 0; a < A; ++a) {
-      for (int sum = a; sum < kSums; sum += A) {
-        shapes.rows[sum] = static_cast<std::uint8_t>(rows_of(rows, a));
+  /// Bytes to ask for: the first so many of each of the first `soon` panels.
+  struct Ahead {
+    const std::byte* weights;
+    std::int64_t panel_bytes;
+    int soon;
+  };
+
+  /// Where a block reads next.
+  struct Place {
+    const std::byte* weights;  ///< of the first panel, from its beginning
+    std::int64_t panel_bytes;
+    std::int64_t at;  ///< in each panel
+    const std::byte* x;
+    std::int64_t rows;
+    std::int64_t distance;  ///< how far ahead weights are asked for
+    Ahead next;             ///< what comes after these panels
+    const std::byte* end;   ///< of the matrix
+
+    /// What is read `distance` from here.
+    template <int B>
+    Ahead ahead() const {
+      const std::int64_t over = at + distance - panel_bytes;
+      return over < 0 ? Ahead{weights + at + distance, panel_bytes, B}
+                      : Ahead{next.weights + over, next.panel_bytes, next.soon};
+    }
+  };
+
+  /// Part `part` of `parts` of the first `lines` lines of each of B panels. A part goes with each tile of weights: the CPU reads ahead by itself in several places
+  /// at once, but in one after another where whole tiles are asked for.
+  template <int B>
+  static void ask_for(const Ahead& ahead, std::int64_t lines, int part, int parts) {
+#pragma GCC unroll 4
+    for (int panel = 0; panel < B; ++panel) {
+      if (panel < ahead.soon) {
+#pragma GCC unroll 16
+        for (std::int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
+          T::prefetch(ahead.weights + panel * ahead.panel_bytes + line * kStepBytes);
+        }
       }
-      shapes.rows[kInputs + a] = static_cast<std::uint8_t>(rows_of(rows, a));
     }
-    shapes.rows[kWeights] = shapes.rows[kWeights + 1] = kTileRows;
-    for (int tile = 0; tile < kWeights + 2; ++tile) {
-      shapes.row_bytes[tile] = shapes.rows[tile] == 0 ? 0 : kStepBytes;
-    }
-    T::configure(shapes);
   }
 
   template <int kCount, int kFirst = 0>
@@ -96,36 +111,47 @@ struct TileMatmul {
       store<A, B, kFirst + 1>(sums);
     }
   }
+};
 
-  /// As much as a tile of each of the first `soon` panels.
-  struct Ahead {
-    const std::byte* weights;
-    std::int64_t panel_bytes;
-    int soon;
-  };
+/// A `Kind` is OnTiles<T> with
+///
+///     using Tiles = T;
+///     int kRowTiles                                tiles of rows of a block, at most 2
+///     std::int64_t kAheadBytes                     how far ahead of its use each panel's weights are asked for
+///     void sum_slice<A, B>(Place&, std::int64_t steps, Sums<A, B>&)   of a slice that has steps; goes on behind it
+///     std::int64_t steps_of_tiles(const MatmulJob&)   that a tile of weights or inputs has
+///     MatmulKernel::pack, x_step_bytes, x_group_bytes
+///
+/// An output is the sum of its slices in the fixed tree.
+template <class Kind>
+struct TileMatmul {
+  using T = typename Kind::Tiles;
+  using Ahead = typename Kind::Ahead;
+  using Place = typename Kind::Place;
+  template <int A, int B>
+  using Sums = typename Kind::template Sums<A, B>;
+  static constexpr std::int64_t kTileRows = Kind::kTileRows;
+  static constexpr std::int64_t kMaxRows = Kind::kRowTiles * kTileRows;
+  static constexpr std::int64_t kAheadBytes = Kind::kAheadBytes;
+  /// Levels of the tree, the root's included.
+  static constexpr int kLevels = 7;
+  static_assert(kMaxSlices <= 1 << (kLevels - 1));
 
-  /// One tile of weights of each panel from b on, times the inputs that are loaded. With each of them some lines of every panel ahead are asked for: the
-  /// CPU reads ahead by itself in several places at once, but in one after another where whole tiles are asked for.
-  template <int A, int B, int b = 0>
-  static void multiply(const std::byte* weights, std::int64_t panel_bytes, const Ahead& ahead) {
-    constexpr int kTile = kWeights + b % 2;
-    T::template load<kTile>(weights);
-    T::template dot<b * A, kInputs, kTile>();
-    if constexpr (A > 1) {
-      T::template dot<b * A + 1, kInputs + 1, kTile>();
+  static std::int64_t rows_of(std::int64_t rows, int a) { return Kind::rows_of(rows, a); }
+
+  template <int A>
+  static void configure(std::int64_t rows, std::int64_t steps) {
+    TileShapes shapes = {};
+    shapes.palette = 1;
+    for (int tile = 0; tile < Kind::kWeights; ++tile) {
+      shapes.rows[tile] = static_cast<std::uint8_t>(rows_of(rows, tile % A));
+      shapes.row_bytes[tile] = static_cast<std::uint16_t>(tile < Kind::kInputs ? kStepBytes : 4 * steps);
     }
-#pragma GCC unroll 4
-    for (int panel = 0; panel < B; ++panel) {
-      if (panel < ahead.soon) {
-#pragma GCC unroll 16
-        for (std::int64_t line = kTileRows * b / B; line < kTileRows * (b + 1) / B; ++line) {
-          T::prefetch(ahead.weights + panel * ahead.panel_bytes + line * kStepBytes);
-        }
-      }
+    for (int tile = Kind::kWeights; tile < Kind::kWeights + 2; ++tile) {
+      shapes.rows[tile] = static_cast<std::uint8_t>(steps);
+      shapes.row_bytes[tile] = kStepBytes;
     }
-    if constexpr (b + 1 < B) {
-      multiply<A, B, b + 1>(weights + panel_bytes, panel_bytes, ahead);
-    }
+    T::configure(shapes);
   }
 
   template <int A, int B>
@@ -144,7 +170,7 @@ struct TileMatmul {
   template <int A, int B>
   static void fill_minus_zero(Sums<A, B>& sums) {
     for (int sum = 0; sum < A * B; ++sum) {
-      for (std::int64_t i = 0; i < kTileFloats; ++i) {
+      for (std::int64_t i = 0; i < Kind::kTileFloats; ++i) {
         sums.of[sum][i] = -0.0F;
       }
     }
@@ -164,10 +190,14 @@ struct TileMatmul {
   static void block(const MatmulJob& job, std::int64_t rows, const std::byte* x, float* y, std::int64_t panel,
                     std::int64_t last) {
     Sums<A, B> level[kLevels];
-    const std::byte* weights = job.panels + panel * job.panel_bytes;
-    const std::int64_t distance = job.panel_bytes < kAheadBytes ? job.panel_bytes : kAheadBytes;
-    const Ahead next = after<B>(job, panel + B, last);
-    std::int64_t at = 0;
+    Place place = {.weights = job.panels + panel * job.panel_bytes,
+                   .panel_bytes = job.panel_bytes,
+                   .at = 0,
+                   .x = x,
+                   .rows = rows,
+                   .distance = job.panel_bytes < kAheadBytes ? job.panel_bytes : kAheadBytes,
+                   .next = after<B>(job, panel + B, last),
+                   .end = job.panels + (job.outputs + kPanelOutputs - 1) / kPanelOutputs * job.panel_bytes};
     int top = 0;  // where in the tree the last sum stands
     if (job.slices == 0) {
       fill_minus_zero<A, B>(level[0]);
@@ -175,19 +205,6 @@ struct TileMatmul {
       return;
     }
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
-      zero<A * B>();
-      for (std::int64_t step = 0; step < job.slice_steps[slice]; step += kTileSteps) {
-        T::template load<kInputs>(x);
-        if constexpr (A > 1) {
-          T::template load<kInputs + 1>(x + kTileRows * kStepBytes);
-        }
-        const std::int64_t over = at + distance - job.panel_bytes;
-        const Ahead ahead = over < 0 ? Ahead{weights + at + distance, job.panel_bytes, B}
-                                     : Ahead{next.weights + over, next.panel_bytes, next.soon};
-        multiply<A, B>(weights + at, job.panel_bytes, ahead);
-        at += kTileBytes;
-        x += rows * kStepBytes;
-      }
       // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does. The place of a carry is free.
       top = 0;
       for (std::int64_t count = slice; (count & 1) != 0; count >>= 1) {
@@ -196,7 +213,7 @@ struct TileMatmul {
       if (job.slice_steps[slice] == 0) {
         fill_minus_zero<A, B>(level[top]);
       } else {
-        store<A, B>(level[top]);
+        Kind::template sum_slice<A, B>(place, job.slice_steps[slice], level[top]);
       }
       for (int i = 0; i < top; ++i) {
         add<A, B>(rows, level[i], level[top]);
@@ -248,7 +265,7 @@ struct TileMatmul {
   template <int A, int B>
   static void panels(const MatmulJob& job, std::int64_t rows, const std::byte* x, float* y, std::int64_t begin,
                      std::int64_t end, std::int64_t last) {
-    static_assert(A * B <= kSums);
+    static_assert(A * B <= Kind::kSums);
     while (begin < end) {
       const std::int64_t parts = (end - begin + B - 1) / B;
       const std::int64_t count = (end - begin + parts - 1) / parts;
@@ -260,32 +277,29 @@ struct TileMatmul {
   static std::int64_t side_by_side(std::int64_t rows) { return rows <= kTileRows ? 4 : 2; }
 
   static void run(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
+    const std::int64_t steps = Kind::steps_of_tiles(job);
     for_blocks_of_rows(job, begin, end, &side_by_side, [&](const BlockOfRows& of) {
       const std::int64_t last = of.new_next ? end : -1;
-      if (of.rows > kTileRows) {
-        configure<2>(of.rows);
-        panels<2, 2>(job, of.rows, of.x, of.y, of.begin, of.end, last);
-        return;
+      if constexpr (Kind::kRowTiles > 1) {
+        if (of.rows > kTileRows) {
+          configure<2>(of.rows, steps);
+          panels<2, 2>(job, of.rows, of.x, of.y, of.begin, of.end, last);
+          return;
+        }
       }
-      configure<1>(of.rows);
+      configure<1>(of.rows, steps);
       panels<1, 4>(job, of.rows, of.x, of.y, of.begin, of.end, last);
     });
     T::release();
   }
 
-  static void pack(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count, std::byte* packed) {
-    constexpr std::int64_t kTileInputs = 2 * kTileSteps;
-    for (std::int64_t i = 0; i < count; i += kTileInputs) {
-      const std::int64_t inputs = count - i < kTileInputs ? count - i : kTileInputs;
-      for (std::int64_t r = 0; r < rows; ++r, packed += kStepBytes) {
-        T::round(x + r * stride + i, inputs, packed);
-      }
-    }
-  }
-
   static constexpr MatmulKernel kernel() {
-    return {
-        .run = &run, .pack = &pack, .side_by_side = &side_by_side, .x_step_bytes = kInputBytes, .max_rows = kMaxRows};
+    return {.run = &run,
+            .pack = &Kind::pack,
+            .side_by_side = &side_by_side,
+            .x_step_bytes = Kind::kXStepBytes,
+            .x_group_bytes = Kind::kXGroupBytes,
+            .max_rows = kMaxRows};
   }
 };
 

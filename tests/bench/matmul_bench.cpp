@@ -188,6 +188,7 @@ std::vector<Subject> subjects_of(Isa isa) {
   if (isa >= Isa::kAvx512) {
     subjects.push_back({"int8-maddubs", DType::kInt8, &kMatmulAvx512Int8});
     if (has_avx512_vnni()) subjects.push_back({"int8-vnni", DType::kInt8, &kMatmulVnniInt8});
+    if (isa >= Isa::kAmxBf16 && has_amx_int8()) subjects.push_back({"int8-amx", DType::kInt8, &kMatmulAmxInt8});
   }
   return subjects;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -8,8 +9,10 @@
 #include <limits>
 #include <vector>
 
-#include "backend/cpu/matmul_tiles.h"
+#include "backend/cpu/matmul_tiles_bf16.h"
+#include "backend/cpu/matmul_tiles_int8.h"
 #include "backend/dtype.h"
+#include "backend/int8.h"
 
 namespace specdec::tests {
 
@@ -52,9 +55,10 @@ class EmulatedTiles {
   }
 
   template <int kTile>
-  static void store(float* to) {
+  static void store(void* memory) {
+    auto* to = static_cast<std::byte*>(memory);
     const Tile& from = tile<kTile>();
-    for (int row = 0; row < state().shapes.rows[kTile]; ++row, to += 16) {
+    for (int row = 0; row < state().shapes.rows[kTile]; ++row, to += 64) {
       std::memcpy(to, from.row[row], state().shapes.row_bytes[kTile]);
     }
   }
@@ -86,6 +90,50 @@ class EmulatedTiles {
         std::memcpy(&value, c.row[m] + 4 * n, sizeof value);
         value = flushed(flushed(value) + flushed(sum[n][0] + sum[n][1]));
         std::memcpy(c.row[m] + 4 * n, &value, sizeof value);
+      }
+    }
+  }
+
+  /// C [m, n] += A [m, k fours] B [k fours, n], of integers.
+  template <int kC, int kA, int kB>
+  static void dot_int8() {
+    static_assert(kC != kA && kA != kB && kC != kB);
+    Tile& c = tile<kC>();
+    const Tile& a = tile<kA>();
+    const Tile& b = tile<kB>();
+    const TileShapes& shapes = state().shapes;
+    const int rows = shapes.rows[kC];
+    const int outputs = shapes.row_bytes[kC] / 4;
+    const int fours = shapes.row_bytes[kA] / 4;
+    expect(shapes.rows[kA] == rows && shapes.row_bytes[kB] / 4 == outputs && shapes.rows[kB] == fours,
+           "TDPBSSD: the shapes fit");
+    for (int m = 0; m < rows; ++m) {
+      for (int n = 0; n < outputs; ++n) {
+        std::int32_t sum = 0;
+        std::memcpy(&sum, c.row[m] + 4 * n, sizeof sum);
+        for (int k = 0; k < fours; ++k) {
+          for (int i = 0; i < 4; ++i) {
+            sum += static_cast<std::int8_t>(a.row[m][4 * k + i]) * static_cast<std::int8_t>(b.row[k][4 * n + i]);
+          }
+        }
+        std::memcpy(c.row[m] + 4 * n, &sum, sizeof sum);
+      }
+    }
+  }
+
+  static float quantise(const float* x, std::int64_t count, std::int8_t* to) {
+    std::fill_n(to, kInt8Group, std::int8_t{0});
+    return quantise_group({x, static_cast<std::size_t>(count)}, to);
+  }
+
+  template <bool kFirst>
+  static void add_scaled(const std::int32_t* integers, const float* x_scales, const std::byte* scales,
+                         std::int64_t rows, float* sums) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t i = 0; i < kPanelOutputs; ++i, ++integers, ++sums) {
+        float scale = 0;
+        std::memcpy(&scale, scales + i * static_cast<std::int64_t>(sizeof scale), sizeof scale);
+        *sums = std::fma(static_cast<float>(*integers) * x_scales[r], scale, kFirst ? 0.0F : *sums);
       }
     }
   }
@@ -162,6 +210,7 @@ class EmulatedTiles {
   }
 };
 
-inline constexpr MatmulKernel kMatmulEmulatedTiles = TileMatmul<EmulatedTiles>::kernel();
+inline constexpr MatmulKernel kMatmulEmulatedTiles = TileMatmul<Bf16OnTiles<EmulatedTiles>>::kernel();
+inline constexpr MatmulKernel kMatmulEmulatedTilesInt8 = TileMatmul<Int8OnTiles<EmulatedTiles>>::kernel();
 
 }  // namespace specdec::tests

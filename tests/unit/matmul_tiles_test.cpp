@@ -60,7 +60,7 @@ class MatmulTiles : public ::testing::Test {
   std::set<std::int64_t> first_tiles(std::int64_t panels) {
     std::set<std::int64_t> tiles;
     for (std::int64_t panel = 0; panel < panels; ++panel) {
-      for (std::int64_t byte = 0; byte < TileMatmul<EmulatedTiles>::kAheadBytes; byte += kTileBytes) {
+      for (std::int64_t byte = 0; byte < Bf16OnTiles<EmulatedTiles>::kAheadBytes; byte += kTileBytes) {
         tiles.insert(panel * packed_.panel_bytes() + byte);
       }
     }
