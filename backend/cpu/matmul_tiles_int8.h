@@ -60,9 +60,24 @@ struct Int8OnTiles : OnTiles<T> {
     T::template load<kTile>(tile);
   }
 
+  /// Of what is read place.distance from here, which may begin in these panels and end in those that come next.
+  template <int B>
+  static void ask_for(const Place& place, std::int64_t lines, int part, int parts) {
+    const std::int64_t left = (place.panel_bytes - place.at - place.distance) / kStepBytes;
+    const std::int64_t own = left < 0 ? 0 : left < lines ? left : lines;
+    if (own > 0) {
+      Base::template ask_for<B>({place.weights + place.at + place.distance, place.panel_bytes, B}, own, part, parts);
+    }
+    if (own < lines) {
+      const std::int64_t over = left < 0 ? -left * kStepBytes : 0;
+      const Ahead& next = place.next;
+      Base::template ask_for<B>({next.weights + over, next.panel_bytes, next.soon}, lines - own, part, parts);
+    }
+  }
+
   /// A group of each panel from b on, times the inputs that are loaded.
   template <int B, int b = 0>
-  static void multiply(const Place& place, std::int64_t steps, const Ahead& ahead, Integers<B>& integers) {
+  static void multiply(const Place& place, std::int64_t steps, Integers<B>& integers) {
     const std::byte* const weights = place.weights + b * place.panel_bytes + place.at;
     T::template zero<b>();
     load<kWeights>(weights, place.end);
@@ -71,10 +86,10 @@ struct Int8OnTiles : OnTiles<T> {
       load<kWeights + 1>(weights + kTileBytes, place.end);
       T::template dot_int8<b, kInputs + 1, kWeights + 1>();
     }
-    Base::template ask_for<B>(ahead, steps + 1, b, B);
+    ask_for<B>(place, steps + 1, b, B);
     T::template store<b>(integers.of[b]);
     if constexpr (b + 1 < B) {
-      multiply<B, b + 1>(place, steps, ahead, integers);
+      multiply<B, b + 1>(place, steps, integers);
     }
   }
 
@@ -88,7 +103,7 @@ struct Int8OnTiles : OnTiles<T> {
       const std::byte* const x = place.x + place.rows * static_cast<std::int64_t>(sizeof(float));
       T::template load<kInputs>(x);
       if (group > kTileSteps) T::template load<kInputs + 1>(x + place.rows * kStepBytes);
-      multiply<B>(place, group, place.template ahead<B>(), integers);
+      multiply<B>(place, group, integers);
       for (int b = 0; b < B; ++b) {
         const std::byte* const scales = place.weights + b * place.panel_bytes + place.at + group * kStepBytes;
         first ? T::template add_scaled<true>(integers.of[b], x_scales, scales, place.rows, sums.of[b])

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -26,10 +27,11 @@ class MatmulTiles : public ::testing::Test {
   static constexpr std::int64_t kTileBytes = 1024;
 
   /// Of the calling thread.
-  std::vector<Access> accesses_of(std::int64_t rows, int threads = 1) {
+  std::vector<Access> accesses_of(std::int64_t rows, int threads = 1) { return accesses_of(packed_, rows, threads); }
+  std::vector<Access> accesses_of(const CpuPackedLinear& packed, std::int64_t rows, int threads = 1) {
     std::vector<Access> accesses;
     EmulatedTiles::trace() = &accesses;
-    multiply_once(packed_, x_.data(), rows, threads, std::nullopt);
+    multiply_once(packed, x_.data(), rows, threads, std::nullopt);
     EmulatedTiles::trace() = nullptr;
     return accesses;
   }
@@ -117,6 +119,75 @@ TEST_F(MatmulTiles, APartOfSeveralRunsIsAskedForAsOne) {
       const std::int64_t panel = place / packed_.panel_bytes();
       if (panel < packed_.panel_count() / 2) {
         EXPECT_FALSE(read.contains(panel / run_panels * run_panels - 1)) << rows << " rows, panel " << panel;
+      }
+    }
+  }
+}
+
+/// The places of the tiles of int8 weights, each with the lines of its group and, of the group's last, its scales: slices of 9, 492 and 500 steps, so that groups
+/// are short, of one tile or two, in the middle of a panel and at its end.
+class Int8Tiles : public MatmulTiles {
+ protected:
+  std::map<const std::byte*, std::int64_t> tiles() const {
+    std::map<const std::byte*, std::int64_t> lines;
+    for (std::int64_t panel = 0; panel < int8_.panel_count(); ++panel) {
+      const std::byte* at = int8_.panels() + panel * int8_.panel_bytes();
+      for (std::int64_t left : int8_.slice_steps()) {
+        for (; left > 0; left -= kInt8GroupSteps) {
+          const std::int64_t group = std::min(left, kInt8GroupSteps);
+          const std::int64_t first = std::min(group, kTileSteps);
+          lines[at] = first + (group == first ? 1 : 0);
+          if (group > first) lines[at + kTileBytes] = group - first + 1;
+          at += (group + 1) * kStepBytes;
+        }
+      }
+      EXPECT_EQ(at, int8_.panels() + (panel + 1) * int8_.panel_bytes());
+    }
+    return lines;
+  }
+  const std::byte* end() const { return int8_.panels() + int8_.bytes(); }
+
+  const CpuPackedLinear int8_{weight_.spec(DType::kInt8), tests::kMatmulEmulatedTilesInt8};
+};
+
+TEST_F(Int8Tiles, AreReadOnceForEachBlockOfRows) {
+  std::int64_t short_of_the_end = 0;
+  for (const auto& [from, lines] : tiles()) short_of_the_end += from + kTileBytes > end() ? 1 : 0;
+  ASSERT_EQ(short_of_the_end, 1) << "what is read from a copy, since a tile of it would go on behind the matrix";
+  for (const auto& [rows, blocks] : {std::pair{1, 1}, {5, 1}, {16, 1}, {17, 2}, {64, 4}}) {
+    std::map<const std::byte*, int> reads;
+    for (const Access& access : accesses_of(int8_, rows)) {
+      if (access.prefetched || access.from < int8_.panels() || access.from >= end()) continue;
+      EXPECT_LE(access.from + kTileBytes, end());
+      ++reads[access.from];
+    }
+    for (const auto& [from, lines] : tiles()) {
+      if (from + kTileBytes > end()) continue;
+      ASSERT_EQ(reads[from], blocks) << rows << " rows";
+    }
+    EXPECT_EQ(reads.size() + 1, tiles().size()) << rows << " rows";
+  }
+}
+
+/// But for the first lines of the first panels.
+TEST_F(Int8Tiles, AreAskedForBeforeTheyAreRead) {
+  const std::map<const std::byte*, std::int64_t> all = tiles();
+  for (const int rows : {1, 8, 16}) {
+    std::set<const std::byte*> asked;
+    for (const Access& access : accesses_of(int8_, rows)) {
+      if (access.prefetched) {
+        ASSERT_TRUE(int8_.panels() <= access.from && access.from < end());
+        asked.insert(access.from);
+        continue;
+      }
+      const auto tile = all.find(access.from);
+      if (tile == all.end()) continue;
+      for (std::int64_t line = 0; line < tile->second; ++line) {
+        const std::byte* const from = tile->first + line * kStepBytes;
+        const std::int64_t place = from - int8_.panels();
+        const bool first = place / int8_.panel_bytes() < int8_.kernel().side_by_side(rows) &&
+                           place % int8_.panel_bytes() < Int8OnTiles<EmulatedTiles>::kAheadBytes;
+        ASSERT_NE(asked.contains(from), first) << rows << " rows, byte " << place % int8_.panel_bytes();
       }
     }
   }
