@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 
-KERNELS = ['matmul_avx2', 'matmul_avx512', 'matmul_avx512_bf16', 'matmul_avx512_vnni', 'matmul_amx_bf16']
+KERNELS = ['matmul_avx2', 'matmul_avx512', 'matmul_avx512_bf16', 'matmul_avx512_vnni', 'matmul_amx_bf16', 'matmul_amx_int8']
 
 
 def main(build):
