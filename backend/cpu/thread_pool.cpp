@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "backend/error.h"
 
@@ -54,12 +55,14 @@ std::vector<int> own_cores() {
   return cores;
 }
 
-std::vector<int> cores_of_workers(std::vector<int> own, int threads, int callers) {
+std::vector<int> cores_of_team(std::vector<int> own, int threads, int callers) {
   if (own.size() != static_cast<std::size_t>(threads)) {
     return {};
   }
   const auto taken = std::ranges::find(own, callers);
-  own.erase(taken == own.end() ? own.begin() : taken);
+  if (taken != own.end()) {
+    std::swap(*taken, own.front());
+  }
   return own;
 }
 
@@ -72,14 +75,15 @@ void flush_subnormals_to_zero() {
 ThreadPool::ThreadPool(int threads, Pin pin) {
   check(threads >= 1, "a thread pool needs at least one thread");
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(threads));
-  const std::vector<int> cores =
-      pin == Pin::kToOwnCores ? cores_of_workers(own_cores(), threads, sched_getcpu()) : std::vector<int>();
+  if (pin == Pin::kToOwnCores) {
+    cores_ = cores_of_team(own_cores(), threads, sched_getcpu());
+  }
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   try {
     for (int thread = 1; thread < threads; ++thread) {
       workers_.emplace_back([this, thread] { work(thread); });
-      if (!cores.empty()) {
-        bind(workers_.back(), cores[static_cast<std::size_t>(thread - 1)]);
+      if (!cores_.empty()) {
+        bind(workers_.back(), cores_[static_cast<std::size_t>(thread)]);
       }
     }
   } catch (const std::system_error& error) {
@@ -105,7 +109,19 @@ void ThreadPool::stop() {
   workers_.clear();
 }
 
+void ThreadPool::make_room(int core) {
+  const auto found = std::ranges::find(cores_, core);
+  if (found == cores_.begin() || found == cores_.end()) {
+    return;
+  }
+  std::swap(*found, cores_.front());
+  bind(workers_[static_cast<std::size_t>(found - cores_.begin() - 1)], *found);
+}
+
 void ThreadPool::fork_join(Call call, void* context) {
+  if (!cores_.empty()) {
+    make_room(sched_getcpu());
+  }
   call_ = call;
   context_ = context;
   pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);

@@ -13,10 +13,9 @@ namespace specdec {
 /// The cores that the calling thread may run on, in order.
 std::vector<int> own_cores();
 
-/// The cores of the workers of a team of `threads` whose caller is on core `callers` and may run on `own`: where there are as many as threads, all but the
-/// caller's, or it and a worker would share that until the scheduler takes note, milliseconds later. With more cores, those of other ranks perhaps, or fewer
-/// none: nobody is bound then.
-std::vector<int> cores_of_workers(std::vector<int> own, int threads, int callers);
+/// The core of each thread of a team of `threads` whose caller, thread 0, is on core `callers` and may run on `own`, where these are as many as threads. With
+/// more cores, those of other ranks perhaps, or fewer none: nobody is bound then.
+std::vector<int> cores_of_team(std::vector<int> own, int threads, int callers);
 
 /// Sets flush-to-zero and denormals-are-zero for the calling thread (docs/numerics.md, rule 5): subnormals cost
 /// hundreds of cycles, and AVX512-BF16 flushes them in any case. Every thread that computes calls this once; a pool's
@@ -29,7 +28,8 @@ class ThreadPool {
  public:
   enum class Pin : std::uint8_t {
     kNone,
-    /// Each worker to its core of cores_of_workers(); the caller is left with what the scheduler gives it, at first the core that it is on.
+    /// Each worker to its core of cores_of_team(). The caller is left with what the scheduler gives it; where that is a worker's, the worker goes to the core that is free. On one
+    /// core both would take turns for as long as it likes: the scheduler sees two threads that mostly sleep.
     kToOwnCores,
   };
 
@@ -66,6 +66,7 @@ class ThreadPool {
   using Call = void (*)(void* context, int thread) noexcept;
 
   void fork_join(Call call, void* context);
+  void make_room(int core);
   void work(int thread);
   void stop();
 
@@ -75,6 +76,7 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> round_{0};
   alignas(64) std::atomic<std::uint32_t> pending_{0};
   std::vector<std::thread> workers_;
+  std::vector<int> cores_;  ///< of each thread, where workers are bound
   std::unique_ptr<Part[]> parts_;
 };
 

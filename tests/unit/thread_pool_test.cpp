@@ -93,13 +93,40 @@ TEST(ThreadPool, ThreadsThatAreAsManyAsCoresGetOneEach) {
 }
 
 TEST(ThreadPool, TheCoreThatTheCallerIsOnIsNoWorkers) {
-  EXPECT_EQ(cores_of_workers({0, 1}, 2, 0), std::vector<int>({1}));
-  EXPECT_EQ(cores_of_workers({0, 1}, 2, 1), std::vector<int>({0}));
-  EXPECT_EQ(cores_of_workers({3, 5, 8, 9}, 4, 8), std::vector<int>({3, 5, 9}));
-  EXPECT_EQ(cores_of_workers({3, 5, 8}, 3, 7), std::vector<int>({5, 8})) << "a caller whose core is not known";
-  EXPECT_EQ(cores_of_workers({6}, 1, 6), std::vector<int>());
-  EXPECT_EQ(cores_of_workers({0, 1, 2}, 2, 0), std::vector<int>()) << "cores of other ranks";
-  EXPECT_EQ(cores_of_workers({0, 1}, 3, 0), std::vector<int>()) << "too few";
+  using Cores = std::vector<int>;
+  EXPECT_EQ(cores_of_team({0, 1}, 2, 0), Cores({0, 1}));
+  EXPECT_EQ(cores_of_team({0, 1}, 2, 1), Cores({1, 0}));
+  EXPECT_EQ(cores_of_team({3, 5, 8, 9}, 4, 8), Cores({8, 5, 3, 9}));
+  EXPECT_EQ(cores_of_team({3, 5, 8}, 3, 7), Cores({3, 5, 8})) << "a caller whose core is not known";
+  EXPECT_EQ(cores_of_team({6}, 1, 6), Cores({6}));
+  EXPECT_EQ(cores_of_team({0, 1, 2}, 2, 0), Cores()) << "cores of other ranks";
+  EXPECT_EQ(cores_of_team({0, 1}, 3, 0), Cores()) << "too few";
+}
+
+TEST(ThreadPool, AWorkerMakesRoomForTheCaller) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  const int count = CPU_COUNT(&own);
+  ThreadPool pool(count, ThreadPool::Pin::kToOwnCores);
+  for (const int core : own_cores()) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    std::vector<cpu_set_t> cores(static_cast<std::size_t>(count));
+    pool.run([&](int thread) {
+      CPU_ZERO(&cores[thread]);
+      sched_getaffinity(0, sizeof(cpu_set_t), &cores[thread]);
+    });
+    cpu_set_t together = one;
+    for (int thread = 1; thread < count; ++thread) {
+      EXPECT_EQ(CPU_COUNT(&cores[thread]), 1);
+      CPU_OR(&together, &together, &cores[thread]);
+    }
+    EXPECT_TRUE(CPU_EQUAL(&together, &own)) << "each core is somebody's, " << core << " the caller's";
+    ASSERT_EQ(sched_setaffinity(0, sizeof own, &own), 0);
+  }
 }
 
 // A sanitizer's own memory would be under the same limit.
