@@ -59,7 +59,7 @@ struct MatmulKernel {
   std::int64_t (*side_by_side)(std::int64_t rows);
   /// Bytes of packed x for one step of a panel.
   std::int64_t x_step_bytes;
-  /// Bytes of packed x before the steps of a group of int8; 0 of other types, which have none.
+  /// And for one group of int8, besides its steps; 0 of other types, which have none.
   std::int64_t x_group_bytes = 0;
   /// Rows of a block.
   std::int64_t max_rows;

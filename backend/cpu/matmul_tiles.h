@@ -54,7 +54,7 @@ struct OnTiles {
     return left < kTileRows ? left : kTileRows;
   }
 
-  /// Bytes to ask for: the first so many of each of the first `soon` panels.
+  /// Bytes to ask for, of each of the first `soon` panels.
   struct Ahead {
     const std::byte* weights;
     std::int64_t panel_bytes;
@@ -72,7 +72,7 @@ struct OnTiles {
     Ahead next;             ///< what comes after these panels
     const std::byte* end;   ///< of the matrix
 
-    /// What is read `distance` from here.
+    /// What is read `distance` from here, where nothing that is asked for at once goes on behind the end of a panel.
     template <int B>
     Ahead ahead() const {
       const std::int64_t over = at + distance - panel_bytes;
@@ -88,7 +88,6 @@ struct OnTiles {
 #pragma GCC unroll 4
     for (int panel = 0; panel < B; ++panel) {
       if (panel < ahead.soon) {
-#pragma GCC unroll 16
         for (std::int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
           T::prefetch(ahead.weights + panel * ahead.panel_bytes + line * kStepBytes);
         }
@@ -119,8 +118,8 @@ struct OnTiles {
 ///     int kRowTiles                                tiles of rows of a block, at most 2
 ///     std::int64_t kAheadBytes                     how far ahead of its use each panel's weights are asked for
 ///     void sum_slice<A, B>(Place&, std::int64_t steps, Sums<A, B>&)   of a slice that has steps; goes on behind it
-///     std::int64_t steps_of_tiles(const MatmulJob&)   that a tile of weights or inputs has
-///     MatmulKernel::pack, x_step_bytes, x_group_bytes
+///     std::int64_t steps_of_tiles(const MatmulJob&)                   of a tile of weights or inputs, at most kTileSteps
+///     pack, kXStepBytes, kXGroupBytes              MatmulKernel's
 ///
 /// An output is the sum of its slices in the fixed tree.
 template <class Kind>
