@@ -12,15 +12,25 @@ namespace {
 constexpr std::array kNames = {std::string_view("scalar"), std::string_view("avx2"), std::string_view("avx512"),
                                std::string_view("avx512_bf16"), std::string_view("amx_bf16")};
 
-/// Tiles need the operating system twice: it keeps them when threads take turns, and since that takes 8 KB a thread, a process has to ask for it. Only for a
-/// CPU that has XGETBV.
-bool may_use_tiles() {
-  constexpr unsigned kAmxBf16AndTile = 1U << 22 | 1U << 24;
+struct CpuId {
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;
   unsigned d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAmxBf16AndTile) != kAmxBf16AndTile) {
+};
+
+/// Zeros where this CPU has no such leaf.
+CpuId cpu_id(unsigned leaf) {
+  CpuId found;
+  __get_cpuid_count(leaf, 0, &found.a, &found.b, &found.c, &found.d);
+  return found;
+}
+
+/// Tiles need the operating system twice: it keeps them when threads take turns, and since that takes 8 KB a thread, a process has to ask for it. Only for a
+/// CPU that has XGETBV.
+bool may_use_tiles() {
+  constexpr unsigned kAmxBf16AndTile = 1U << 22 | 1U << 24;
+  if ((cpu_id(7).d & kAmxBf16AndTile) != kAmxBf16AndTile) {
     return false;
   }
   constexpr unsigned kTileConfigAndData = 1U << 17 | 1U << 18;
@@ -62,24 +72,16 @@ bool has_fast_vdpbf16ps() { return detect_isa() >= Isa::kAvx512Bf16 && __builtin
 
 bool has_fast_single_stream() {
   constexpr unsigned kFamilyOfZen5 = 0x1a;
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  if (!has_fast_vdpbf16ps() || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  const unsigned a = cpu_id(1).a;
   const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
-  return family >= kFamilyOfZen5;
+  return has_fast_vdpbf16ps() && family >= kFamilyOfZen5;
 }
 
 bool has_avx512_vnni() { return detect_isa() >= Isa::kAvx512 && __builtin_cpu_supports("avx512vnni"); }
 
 bool has_amx_int8() {
   constexpr unsigned kAmxInt8 = 1U << 25;
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return detect_isa() >= Isa::kAmxBf16 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxInt8) != 0;
+  return detect_isa() >= Isa::kAmxBf16 && (cpu_id(7).d & kAmxInt8) != 0;
 }
 
 std::string_view name_of(Isa isa) { return kNames.at(static_cast<std::size_t>(isa)); }

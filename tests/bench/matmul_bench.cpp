@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
   app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
   app.add_option("--dtype", weights,
                  "type of the weights: bf16, f32 or int8; by name with avx512_bf16 bf16-widened, bf16-vdpbf16ps or "
-                 "bf16-vdpbf16ps-one-stream, with AVX-512 int8-maddubs or int8-vnni")
+                 "bf16-vdpbf16ps-one-stream, with AVX-512 int8-maddubs or int8-vnni, with AMX int8-amx")
       ->capture_default_str();
   app.add_option("--beside", beside, "another one, which takes turns with it");
   app.add_option("--shapes", shapes, "which model")

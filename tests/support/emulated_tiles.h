@@ -66,16 +66,7 @@ class EmulatedTiles {
   /// C [m, n] += A [m, k pairs] B [k pairs, n]. Of each output the even and the odd inputs are summed apart, from zero; then both are added, and then to C.
   template <int kC, int kA, int kB>
   static void dot() {
-    static_assert(kC != kA && kA != kB && kC != kB);
-    Tile& c = tile<kC>();
-    const Tile& a = tile<kA>();
-    const Tile& b = tile<kB>();
-    const TileShapes& shapes = state().shapes;
-    const int rows = shapes.rows[kC];
-    const int outputs = shapes.row_bytes[kC] / 4;
-    const int pairs = shapes.row_bytes[kA] / 4;
-    expect(shapes.rows[kA] == rows && shapes.row_bytes[kB] / 4 == outputs && shapes.rows[kB] == pairs,
-           "TDPBF16PS: the shapes fit");
+    const auto [c, a, b, rows, outputs, pairs] = operands<kC, kA, kB>("TDPBF16PS: the shapes fit");
     for (int m = 0; m < rows; ++m) {
       float sum[16][2] = {};
       for (int k = 0; k < pairs; ++k) {
@@ -97,16 +88,7 @@ class EmulatedTiles {
   /// C [m, n] += A [m, k fours] B [k fours, n], of integers.
   template <int kC, int kA, int kB>
   static void dot_int8() {
-    static_assert(kC != kA && kA != kB && kC != kB);
-    Tile& c = tile<kC>();
-    const Tile& a = tile<kA>();
-    const Tile& b = tile<kB>();
-    const TileShapes& shapes = state().shapes;
-    const int rows = shapes.rows[kC];
-    const int outputs = shapes.row_bytes[kC] / 4;
-    const int fours = shapes.row_bytes[kA] / 4;
-    expect(shapes.rows[kA] == rows && shapes.row_bytes[kB] / 4 == outputs && shapes.rows[kB] == fours,
-           "TDPBSSD: the shapes fit");
+    const auto [c, a, b, rows, outputs, fours] = operands<kC, kA, kB>("TDPBSSD: the shapes fit");
     for (int m = 0; m < rows; ++m) {
       for (int n = 0; n < outputs; ++n) {
         std::int32_t sum = 0;
@@ -191,6 +173,26 @@ class EmulatedTiles {
     static_assert(kTile >= 0 && kTile < kTiles);
     expect(state().configured && state().shapes.rows[kTile] > 0, "a tile that is configured");
     return state().tile[kTile];
+  }
+
+  /// Of C += A B.
+  struct Operands {
+    Tile& c;
+    const Tile& a;
+    const Tile& b;
+    int rows;
+    int outputs;
+    int depth;  ///< words of a row of A, rows of B
+  };
+  template <int kC, int kA, int kB>
+  static Operands operands(const char* expected) {
+    static_assert(kC != kA && kA != kB && kC != kB);
+    const TileShapes& shapes = state().shapes;
+    const Operands found = {
+        tile<kC>(), tile<kA>(), tile<kB>(), shapes.rows[kC], shapes.row_bytes[kC] / 4, shapes.row_bytes[kA] / 4};
+    expect(shapes.rows[kA] == found.rows && shapes.row_bytes[kB] / 4 == found.outputs && shapes.rows[kB] == found.depth,
+           expected);
+    return found;
   }
 
   static float flushed(float value) {

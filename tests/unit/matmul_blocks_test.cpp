@@ -30,9 +30,13 @@ struct Recording : Streams {
     static std::vector<const std::byte*> lines;
     return lines;
   }
+  static std::vector<const std::byte*>& ahead() {
+    static std::vector<const std::byte*> lines;
+    return lines;
+  }
   template <int kInto>
   static void ask_for(const std::byte* line) {
-    if constexpr (kInto != ahead_into(1)) later().push_back(line);
+    (kInto == ahead_into(1) ? ahead() : later()).push_back(line);
   }
 
   static Acc zero() { return 0; }
@@ -80,7 +84,8 @@ class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
 
   /// The lines asked for by all blocks of `rows` rows, as distances from the first panel.
   template <class V = Recording>
-  std::vector<std::int64_t> asked_by(std::int64_t rows, PanelRun next = {}) {
+  std::vector<std::int64_t> asked_by(std::int64_t rows, PanelRun next = {}, bool from_memory = false,
+                                     std::int64_t panels = kPanels) {
     const std::int64_t blocks = (rows + Recording::kMaxRows - 1) / Recording::kMaxRows;
     std::vector<float> y(static_cast<std::size_t>(rows * kPanels * kPanelOutputs));
     constexpr bool kInt8 = std::is_same_v<V, RecordingInt8>;
@@ -90,6 +95,7 @@ class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
     std::vector<std::byte> x(static_cast<std::size_t>(rows * kRowBytes));
     const std::int64_t slice_steps[] = {kStepsOfSlice, kStepsOfSlice};
     Recording::later().clear();
+    Recording::ahead().clear();
     SkinnyMatmul<V>::run({.panels = weights_.data(),
                           .panel_bytes = kPanelBytes,
                           .outputs = kPanels * kPanelOutputs,
@@ -101,8 +107,9 @@ class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
                           .blocks = blocks,
                           .y = y.data(),
                           .y_stride = kPanels * kPanelOutputs,
-                          .next = next},
-                         0, kPanels);
+                          .next = next,
+                          .from_memory = from_memory},
+                         0, panels);
     std::vector<std::int64_t> lines;
     for (const std::byte* line : Recording::later()) lines.push_back((line - weights_.data()) / kStepBytes);
     return lines;
@@ -157,6 +164,24 @@ INSTANTIATE_TEST_SUITE_P(Rows, MatmulBlocks, ::testing::Values(5, 8, 10, 13), ::
 TEST_F(MatmulBlocks, OneBlockOfRowsAsksForNothingLater) {
   for (std::int64_t rows = 1; rows <= Recording::kMaxRows; ++rows) {
     EXPECT_EQ(asked_by(rows), std::vector<std::int64_t>{}) << rows;
+  }
+}
+
+/// But for the first lines of the first two panels, which go side by side; of the next matrix those of its first.
+TEST_F(MatmulBlocks, OnesOfHalvesAskForEachLineBeforehand) {
+  constexpr std::int64_t kAhead = RecordingHalves::ahead_bytes(4, 2, true) / kStepBytes;
+  constexpr std::int64_t kFarBehind = 5 * kSteps;
+  for (const std::int64_t panels : {9, 11}) {  // three times three, and two alone behind them
+    const std::int64_t end = panels * kSteps;
+    asked_by<RecordingHalves>(
+        4, {.data = weights_.data() + (end + kFarBehind) * kStepBytes, .bytes = kPanelBytes, .count = 1}, true, panels);
+    std::set<std::int64_t> lines;
+    for (const std::byte* line : Recording::ahead()) lines.insert((line - weights_.data()) / kStepBytes);
+    for (std::int64_t line = 0; line < end + kAhead; ++line) {
+      const bool first = line / kSteps < 2 && line % kSteps < kAhead;
+      ASSERT_NE(lines.contains(line < end ? line : line + kFarBehind), first)
+          << "step " << line % kSteps << " of panel " << line / kSteps << ", " << panels;
+    }
   }
 }
 
