@@ -107,7 +107,7 @@ make_ready() {
     cuda)
       has_nvcc || return 0
       configure cuda -DSPECDEC_TESTS=ON -DSPECDEC_CUDA_ARCHITECTURES="${SPECDEC_CUDA_ARCHITECTURES:-90}" &&
-        build cuda programs gpu_tests product_bench nvtx_test nvtx_listener ;;
+        build cuda programs gpu_tests product_bench pass_bench nvtx_test nvtx_listener ;;
   esac
 }
 

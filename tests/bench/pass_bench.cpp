@@ -210,7 +210,10 @@ void run(const Options& options) {
   fmt::print("{:>5} {:>10} {:>12}{}\n", "rows", "ms", "over 1 row", has_roofline ? "  roofline ms  over it" : "");
   for (std::size_t i = 0; i < row_counts.size(); ++i) {
     const double time = summarise(seconds[i]).p50;
-    const std::optional<double> roofline = has_roofline ? roofs.roofline_seconds(i) : std::nullopt;
+    std::optional<double> roofline;
+    if (has_roofline) {
+      roofline = roofs.roofline_seconds(i);
+    }
     fmt::print("{:>5} {:>10.3f} {:>12.2f}{}\n", row_counts[i], time * 1e3, time / one,
                roofline ? fmt::format(" {:>12.3f} {:>8.3f}", *roofline * 1e3, time / *roofline) : "");
     result["rows"].push_back({{"rows", row_counts[i]},
