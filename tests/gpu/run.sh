@@ -2,7 +2,9 @@
 # Builds what needs a GPU, checks it on the one that is here, and writes every step's output to a file: for whoever has a GPU for
 # ten minutes. Each step has a time limit, and all of them together nine minutes; one that fails does not keep the next from running.
 #
-#   tests/gpu/run.sh [FOLDER]     results go to FOLDER, build/gpu-results unless named
+#   tests/gpu/run.sh [--only STEP,...] [FOLDER]     results go to FOLDER, build/gpu-results unless named
+#
+#   --only STEP,...   those steps alone, as the lines name them: without `build`, of what build/cuda has
 #
 # The last line is N passed, N failed; a step that this machine has no tool for, or that no time was left for, is counted as failed. Two are
 # said to be not here, and not counted: the baseline of transformers where python3 has no torch or no transformers, and what needs several GPUs where
@@ -10,14 +12,21 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 cd "$here/../.." || exit 1
+only=""
+if [ "${1-}" = --only ]; then
+  only=,${2:?--only: expected steps},
+  shift 2
+fi
 out=${1:-build/gpu-results}
 PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # compute-sanitizer, nvcc
 mkdir -p "$out"
 passed=0 failed=0
 all=540  # seconds
 
+wanted() { [ -z "$only" ] || [[ $only == *",$1,"* ]]; }
 # step NAME SECONDS COMMAND...
 step() {
+  wanted "$1" || return 0
   local name=$1 limit=$2 begin=$SECONDS
   shift 2
   [ "$limit" -le $((all - begin)) ] || limit=$((all - begin))
@@ -40,6 +49,11 @@ tests=build/cuda/bin/gpu_tests
 few='--gtest_filter=*Norms*:*Elementwise*:*Moved*:*RanksAddUp*:*RandomWeights*:*BrokenRows*:*Residuals*'
 
 build() { cmake --preset cuda -DSPECDEC_CUDA_ARCHITECTURES=native && cmake --build build/cuda --target gpu_tests product_bench pass_bench programs -j "$(nproc)"; }
+# A process for each test: one whose kernel has failed has no GPU any more.
+tests() {
+  "$tests" --gtest_list_tests | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }' >"$out/tests.list" && [ -s "$out/tests.list" ] &&
+    xargs -P 4 -I TEST bash -c '"$tests" --gtest_brief --gtest_filter=TEST' <"$out/tests.list"
+}
 # Greedy: with speculation the same text as without.
 greedy() {
   # shellcheck source=/dev/null
@@ -132,24 +146,28 @@ crossovers() {
   launch/gpu-node.sh allreduce_bench --transport ipc,nccl,nccl-fast --bytes 1K..16M --json "$out/crossovers.json" >"$out/allreduce.txt" &&
     python3 tests/bench/crossovers.py "$out/crossovers.json"
 }
-export -f build greedy lengths shape read_measured passes baseline ranks_alike crossovers ahead
-export out
+export -f build tests greedy lengths shape read_measured passes baseline ranks_alike crossovers ahead
+export out tests
 
 step machine 20 nvidia-smi
 step build 300 bash -c build
-step tests 90 "$tests"
+step tests 90 bash -c tests
 step greedy 60 bash -c greedy
 step shape 120 bash -c shape
 step products 90 build/cuda/bin/product_bench --json "$out/products.json"
 step passes 60 bash -c passes
-if python3 -c 'import torch, transformers' 2>"$out/transformers.txt"; then
+if ! wanted transformers; then
+  :
+elif python3 -c 'import torch, transformers' 2>"$out/transformers.txt"; then
   step transformers 90 bash -c baseline
 else
   printf '%-12s not here  (%s)\n' transformers "$(tail -n 1 "$out/transformers.txt")"
 fi
-if [ "$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]')" -gt 1 ]; then
+if ! wanted crossovers && ! wanted ahead; then
+  :
+elif [ "$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]')" -gt 1 ]; then
   step crossovers 60 bash -c crossovers
-  grep '^take ' "$out/crossovers.txt"
+  wanted crossovers && grep '^take ' "$out/crossovers.txt"
   step ahead 90 bash -c ahead
 else
   printf '%-12s not here  (needs several GPUs: ranks that share one say nothing of links)\n' crossovers
