@@ -242,6 +242,13 @@ class Backend {
   /// Writes keys and values [rows, kv_heads * head_dim] of `layer` into the slots chain.first_slot, chain.first_slot + 1, ...
   virtual void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                          Stream stream) = 0;
+  /// rope(query), rope(keys) and then kv_append(keys, values), for backends that gain from doing it at once: whatever is in `keys` afterwards is nobody's.
+  virtual void rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos,
+                           const float* sin, KvStore& kv, std::int64_t layer, const RowChain& chain, Stream stream) {
+    rope(query, head_dim, cos, sin, chain, stream);
+    rope(keys, head_dim, cos, sin, chain, stream);
+    kv_append(kv, layer, chain, keys, values, stream);
+  }
   /// Copies slot `from` to slot `to` in all layers: how a path that is no prefix is committed.
   virtual void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream stream) = 0;
   /// out[r, h] = softmax(scale * q[r, h] . K) V over the slots that `chain` lets row r see. q and out [rows, heads * head_dim];

@@ -72,9 +72,12 @@ Rotary::Rotary(Backend& backend, const ModelConfig& config) : backend_(backend),
   }
 }
 
-void Rotary::forward(Rows x, const RowChain& chain, Stream stream) const {
+void Rotary::append(Rows query, Rows key, ConstRows value, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                    Stream stream) const {
   if (cos_) {
-    backend_.rope(x, head_dim_, cos_->floats(), sin_->floats(), chain, stream);
+    backend_.rope_append(query, key, value, head_dim_, cos_->floats(), sin_->floats(), kv, layer, chain, stream);
+  } else {
+    backend_.kv_append(kv, layer, chain, key, value, stream);
   }
 }
 
@@ -107,9 +110,7 @@ void SelfAttention::forward(ConstRows x, const RowChain& chain, KvCache& cache, 
   const Rows value = qkv.slice_cols(query_cols_ + kv_cols_, kv_cols_);
 
   qkv_.forward(x, qkv, stream);
-  rotary_.forward(query, chain, stream);
-  rotary_.forward(key, chain, stream);
-  backend_.kv_append(cache.store(), layer_, chain, key, value, stream);
+  rotary_.append(query, key, value, cache.store(), layer_, chain, stream);
   backend_.attention(query, cache.store(), layer_, chain, kv_head_, scale_, mixed, stream);
   out_.forward(mixed, y, stream);
 }

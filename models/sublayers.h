@@ -58,8 +58,9 @@ class Workspace {
 class Rotary {
  public:
   Rotary(Backend& backend, const ModelConfig& config);
-  /// x [rows, heads * head_dim], row i at chain.position[i].
-  void forward(Rows x, const RowChain& chain, Stream stream) const;
+  /// Queries and keys [rows, heads * head_dim], row i at chain.position[i]; then keys and values go into the slots of `chain`. `key` is nobody's afterwards.
+  void append(Rows query, Rows key, ConstRows value, KvStore& kv, std::int64_t layer, const RowChain& chain,
+              Stream stream) const;
 
  private:
   Backend& backend_;

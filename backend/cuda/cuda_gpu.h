@@ -79,17 +79,8 @@ struct CudaGpu {
 #endif
   }
   /// Past the first-level cache (cg), which is left to the inputs.
-  template <bool kEvictFirst>
   __device__ void copy_weights(std::byte* to, const std::byte* from) {
-    if constexpr (kEvictFirst) {
-      std::uint64_t policy;
-      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-      asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2;" ::"r"(address_of(to)),
-                   "l"(from), "l"(policy)
-                   : "memory");
-    } else {
-      asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(address_of(to)), "l"(from) : "memory");
-    }
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(address_of(to)), "l"(from) : "memory");
   }
   template <int kBytes>
   __device__ void copy_or_zero(std::byte* to, const std::byte* from, bool is) {

@@ -125,11 +125,18 @@ class GpuBackend final : public Backend {
   std::unique_ptr<KvStore> make_kv(const KvShape& shape) override { return std::make_unique<Kv>(*this, shape); }
   void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream /*stream*/) override {
-    const KvView& view = static_cast<Kv&>(kv).view;
-    check(chain.first_slot >= 0 && chain.first_slot + keys.rows <= view.shape.capacity,
-          "appended rows do not fit the KV store");
+    const KvView& view = appended(kv, chain, keys.rows);
     chain_.set(device_, chain);
     device_.template launch<&cuda::kv_append<Gpu>>(rows_of(keys), view, layer, chain_.first_slot(), keys, values);
+  }
+  void rope_append(Rows query, Rows keys, ConstRows values, std::int64_t /*head_dim*/, const float* cos,
+                   const float* sin, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                   Stream /*stream*/) override {
+    const KvView& view = appended(kv, chain, keys.rows);
+    chain_.set(device_, chain);
+    const Grid grid{.x = query.rows, .y = (query.cols + keys.cols) / view.shape.head_dim, .threads = kRopeThreads};
+    device_.template launch<&cuda::rope_append<Gpu>>(grid, query, keys, values, cos, sin, chain_.position(), view,
+                                                     layer, chain_.first_slot());
   }
   void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream /*stream*/) override {
     const KvView& view = static_cast<Kv&>(kv).view;
@@ -145,11 +152,12 @@ class GpuBackend final : public Backend {
     const VisibleSlots visible = chain_.visible();
     const std::int32_t* const source = kv_heads_.on(device_, kv_head);
     const std::int64_t blocks = key_blocks(chain);
-    if (blocks <= kBlocksInTurn || !chain_.in_order() || !std::ranges::is_sorted(kv_head)) {
+    if (blocks <= kKeyBlocksAtOnce || !chain_.in_order() || !std::ranges::is_sorted(kv_head)) {
+      const std::int64_t at_once = std::min(blocks, kKeyBlocksAtOnce);
       const Grid grid{.x = chain.rows(),
                       .y = heads,
-                      .threads = kAttentionThreads,
-                      .shared_bytes = attention_shared_bytes(view.shape.head_dim)};
+                      .threads = static_cast<int>(at_once * kKeyBlock),
+                      .shared_bytes = attention_shared_bytes(view.shape.head_dim, at_once)};
       device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible, source, scale, out);
       return;
     }
@@ -158,8 +166,9 @@ class GpuBackend final : public Backend {
     const AttentionParts parts(memory, chain.rows(), heads, blocks);
     const Grid split{
         .x = blocks, .y = view.shape.kv_heads, .threads = kSplitThreads, .shared_bytes = kSplitSharedBytes};
-    device_.template launch<&cuda::attention_scores<Gpu>>(split, q, view, layer, visible, source, scale, parts);
-    device_.template launch<&cuda::attention_values<Gpu>>(split, view, layer, visible, source, parts);
+    const QueryGroup* const groups = groups_.on(device_, query_groups(kv_head, view.shape.kv_heads));
+    device_.template launch<&cuda::attention_scores<Gpu>>(split, q, view, layer, visible, groups, scale, parts);
+    device_.template launch<&cuda::attention_values<Gpu>>(split, view, layer, visible, groups, parts);
     device_.template launch<&cuda::attention_merge<Gpu>>({.x = chain.rows(), .y = heads, .threads = kMergeThreads},
                                                          visible, parts, dim, out);
   }
@@ -196,9 +205,6 @@ class GpuBackend final : public Backend {
  private:
   using Gpu = typename Device::Gpu;
   static constexpr int kRowThreads = 256;
-  /// So many blocks of keys are worked on in turn by one block of threads; more are worked on side by side.
-  static constexpr std::int64_t kBlocksInTurn = 4;
-
   /// Rows side by side: as they are where they lie so, else in fp32.
   struct Table final : RowTable {
     Table(Device& device, const WeightView& weight) {
@@ -238,14 +244,35 @@ class GpuBackend final : public Backend {
     std::unique_ptr<Buffer> values;
   };
 
+  /// Of a store that has room for `rows` more.
+  static const KvView& appended(KvStore& kv, const RowChain& chain, std::int64_t rows) {
+    const KvView& view = static_cast<Kv&>(kv).view;
+    check(chain.first_slot >= 0 && chain.first_slot + rows <= view.shape.capacity,
+          "appended rows do not fit the KV store");
+    return view;
+  }
+
   /// Blocks of keys that the rows of `chain` see, rounded up to a power of two: so many a grid covers, and so many graphs a long text needs.
   static std::int64_t key_blocks(const RowChain& chain) {
     const std::int64_t slots = chain.first_slot + chain.rows();
     return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((slots + kKeyBlock - 1) / kKeyBlock)));
   }
 
+  /// Of each KV head. `kv_head` is sorted.
+  static std::vector<QueryGroup> query_groups(std::span<const std::int32_t> kv_head, std::int64_t kv_heads) {
+    std::vector<QueryGroup> groups;
+    for (std::int32_t source = 0; source < kv_heads; ++source) {
+      const auto heads = std::ranges::equal_range(kv_head, source);
+      groups.push_back({.first = static_cast<std::int32_t>(heads.begin() - kv_head.begin()),
+                        .heads = static_cast<std::int32_t>(std::ssize(heads))});
+    }
+    return groups;
+  }
+
   static Grid rows_of(ConstRows x) { return {.x = x.rows, .threads = kRowThreads}; }
-  static Grid folds_of(ConstRows x) { return {.x = x.rows, .threads = kRowThreads, .shared_bytes = kFoldSharedBytes}; }
+  static Grid folds_of(ConstRows x) {
+    return {.x = x.rows, .threads = kFoldThreads, .shared_bytes = fold_shared_bytes(x.cols)};
+  }
   static Grid slices_of(ConstRows logits, std::span<const Range> slices) {
     return {
         .x = std::ssize(slices), .y = logits.rows, .threads = kDecisionThreads, .shared_bytes = kDecisionSharedBytes};
@@ -263,6 +290,7 @@ class GpuBackend final : public Backend {
   Scratch<Device> found_;  // statistics of slices
   Scratch<Device> parts_;  // of an attention
   Constants<Device, std::int32_t> kv_heads_;
+  Constants<Device, QueryGroup> groups_;
   Constants<Device, Range> slices_;
   ChainOnDevice<Device> chain_;
 };

@@ -221,13 +221,13 @@ class Products {
 
   template <DType kType>
   void multiply(const Tensor& weight, ConstRows x, const TensorOutputs& out) {
-    const bool wide = weight.view.outputs.count >= kWideOutputs;
+    const std::int64_t outputs = weight.view.outputs.count;
     const bool as_they_are = weight.even && x.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
     if (x.rows > packed_shape<kType>().rows()) {
       const auto fits = [&](const TensorShape& shape) {
         return shape.shared_bytes(weight.view.stack) <= kPrefillMemory;
       };
-      if (wide && fits(prefill_shape<kType, true>())) {
+      if (fits(prefill_shape<kType, true>())) {
         run<prefill_shape<kType, true>()>(weight.view, x, out);
       } else if (fits(prefill_shape<kType, false>())) {
         run<prefill_shape<kType, false>()>(weight.view, x, out);
@@ -242,15 +242,16 @@ class Products {
       } else {
         run<vector_shape<kType, kVectorRows>()>(weight.view, x, out);
       }
-    } else if (weight.view.outputs.count < kFewOutputs) {
+    } else if (outputs < kFewOutputs) {
       x.rows <= 8 ? run<few_outputs_shape<kType, 1>()>(weight.many, x, out)
                   : run<few_outputs_shape<kType, 2>()>(weight.many, x, out);
     } else if (x.rows <= 8) {
-      wide ? run<decode_shape<kType, 1, true>()>(weight.view, x, out)
-           : run<decode_shape<kType, 1, false>()>(weight.view, x, out);
+      outputs >= kManyOutputs ? run<decode_shape<kType, true>()>(weight.view, x, out)
+                              : run<decode_shape<kType, false>()>(weight.view, x, out);
+    } else if (outputs >= kPackedOutputs) {
+      run<packed_shape<kType>()>(weight.view, x, out);
     } else {
-      wide ? run<decode_shape<kType, 2, true>()>(weight.view, x, out)
-           : run<decode_shape<kType, 2, false>()>(weight.view, x, out);
+      run<wide_shape<kType>()>(weight.view, x, out);
     }
   }
 

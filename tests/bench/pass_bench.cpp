@@ -127,9 +127,12 @@ void run(const Options& options) {
     measured = measuring.get();
     backend = std::move(measuring);
   }
-  auto keeping = std::make_unique<KeptWeights>(std::move(backend));
-  const KeptWeights& kept = *keeping;
-  backend = std::move(keeping);
+  const KeptWeights* kept = nullptr;  // of a device there are none, and its fused operations are not to be taken apart
+  if (backend->on_host()) {
+    auto keeping = std::make_unique<KeptWeights>(std::move(backend));
+    kept = keeping.get();
+    backend = std::move(keeping);
+  }
   const WeightsChoice choice{.random = options.random};
   const std::unique_ptr<TensorSource> weights = open_weights(options.model, choice);
   Transformer model(load_model_config(options.model), *weights, *backend, self,
@@ -150,7 +153,7 @@ void run(const Options& options) {
   const std::vector<std::int64_t> row_counts{1, 2, 3, 5, 9, kMostRows};
   std::vector<std::vector<double>> seconds(row_counts.size());
   std::vector<std::vector<MeasuredPass>> passes(row_counts.size());
-  const bool reads = !kept.weights().empty() && !options.read_gbps;
+  const bool reads = kept != nullptr && !kept->weights().empty() && !options.read_gbps;
   if (options.where && !reads && !options.read_gbps) {
     throw_bad_input(fmt::format("--where: found the backend {}, of which there is no plain read, expected --read-gbps",
                                 options.backend));
@@ -180,7 +183,7 @@ void run(const Options& options) {
     }
     if (reads) {
       RoofTeam team(options.threads);
-      roofs.measure(team, kept.weights());
+      roofs.measure(team, kept->weights());
     }
     if (repeat == -1) {
       std::ranges::for_each(seconds, [](auto& s) { s.clear(); });

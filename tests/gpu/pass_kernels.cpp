@@ -45,13 +45,20 @@ class PassKernels {
     time("rms_norm", rows, 0, [&](const RowChain&) {
       backend_->rms_norm(in(rows, kWidth), tables_->floats(), 1e-5F, out(rows, kWidth), {});
     });
+    time("add_rms_norm", rows, 0, [&](const RowChain&) {
+      backend_->add_rms_norm(out(rows, kWidth), in(rows, kWidth), tables_->floats(), 1e-5F, out(rows, kWidth), {});
+    });
+    time("rope_append", rows, 0, [&](const RowChain& chain) {
+      backend_->rope_append(out(rows, kHeads * kHeadDim), out(rows, kKvHeads * kHeadDim), in(rows, kKvHeads * kHeadDim),
+                            kHeadDim, tables_->floats(), tables_->floats(), *kv_, 0, chain, {});
+    });
     time("rope q", rows, 0, [&](const RowChain& chain) {
       backend_->rope(out(rows, kHeads * kHeadDim), kHeadDim, tables_->floats(), tables_->floats(), chain, {});
     });
     time("kv_append", rows, 0, [&](const RowChain& chain) {
       backend_->kv_append(*kv_, 0, chain, in(rows, kKvHeads * kHeadDim), in(rows, kKvHeads * kHeadDim), {});
     });
-    for (const std::int64_t length : {128, 1024, 8192}) {
+    for (const std::int64_t length : {128, 256, 500, 1024, 8192}) {
       time(fmt::format("attention over {}", length), rows, length, [&](const RowChain& chain) {
         backend_->attention(in(rows, kHeads * kHeadDim), *kv_, 0, chain, kv_head_, 0.088F, out(rows, kHeads * kHeadDim),
                             {});

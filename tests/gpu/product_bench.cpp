@@ -92,7 +92,8 @@ const std::vector<Layer> kLayers = {{"qkv", 6144, 4096, false},
 
 class Bench {
  public:
-  Bench(const CudaDevice& device, bool overlap)
+  /// Without the shapes whose names have one of `without` in them.
+  Bench(const CudaDevice& device, bool overlap, std::span<const std::string> without)
       : overlap_(overlap),
         pool_(kPool),
         x_(kMostRows * 14'336 * sizeof(float)),
@@ -100,6 +101,10 @@ class Bench {
         packed_(kMostRows * 14'336 * 2),
         y_(kMostRows * 128'256 * sizeof(float)),
         variants_(tensor_variants()) {
+    std::erase_if(variants_, [&](const TensorVariant& variant) {
+      return std::ranges::any_of(
+          without, [&](const std::string& text) { return variant.name().find(text) != std::string::npos; });
+    });
     fill_with_halves(timer_.stream(), pool_.data(), kPool);
     fill_with_halves(timer_.stream(), halves_.data(), halves_.bytes());
     std::vector<float> x(x_.bytes() / sizeof(float));
@@ -156,9 +161,16 @@ class Bench {
         variant.enqueue(stream, overlap_, tables.view(weights, {layer.outputs}), x,
                         reinterpret_cast<cuda::Inputs4*>(packed_.data()), y);
       };
-      const double seconds = time(layer, enqueue);
-      enqueue(timer_.stream(), pool_.data());
-      const bool same = shape.vector || same_bits(expected, y, whole.name, ranks);
+      double seconds = 0;
+      bool same = false;
+      try {
+        seconds = time(layer, enqueue);
+        enqueue(timer_.stream(), pool_.data());
+        same = shape.vector || same_bits(expected, y, whole.name, ranks);
+      } catch (const Error& error) {
+        throw Error(error.kind(), fmt::format("{}, {} ranks, {} rows, {}: {}", whole.name, ranks, rows, variant.name(),
+                                              error.what()));
+      }
       note(layer, ranks, rows, variant.name(), seconds, same);
       if (!shape.vector && (best == 0 || seconds < best)) {
         best = seconds;
@@ -283,10 +295,13 @@ int run(int argc, char** argv) {
                  "Percent of a multiprocessor's cache that is memory of blocks; -1: the driver's choice")
       ->check(CLI::Range(-1, 100))
       ->capture_default_str();
+  std::vector<std::string> without;
+  app.add_option("--without", without, "Leave out shapes whose names have this in them, such as 'vector'")
+      ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
 
   const CudaDevice device{CudaOptions{}};
-  Bench bench(device, overlap && device.properties().major >= 9);
+  Bench bench(device, overlap && device.properties().major >= 9, without);
   prefer_shared_memory(carveout);
   bench.result()["carveout"] = carveout;
   Bench::print_head();

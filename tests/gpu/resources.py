@@ -47,7 +47,7 @@ def name_of(symbol):
         name += f" {TYPES[kind[1]]}"
         if kind[2]:
             warps, tiles, columns, depth, *words = kind[2].split(", ")
-            flags = [n for n, word in zip(["shared", "packed", "evict_first", "vector"], words) if word == "true"]
+            flags = [n for n, word in zip(["shared", "packed", "vector"], words) if word == "true"]
             name += f" {warps} warps, {tiles}x{columns}, {depth} ahead, {' '.join(flags)}"
     if sum_of := re.search(r"CudaGpu, (float|specdec::BF16), (\d+)>", text):
         name += f" {'fp32' if sum_of[1] == 'float' else 'bf16'}, up to {sum_of[2]} ranks"

@@ -46,7 +46,6 @@ void add_decode(std::vector<TensorVariant>& variants) {
       TensorShape{.tiles = 1, .columns = kColumns, .depth = 6},
       TensorShape{.tiles = 1, .columns = kColumns, .depth = 8},
       TensorShape{.tiles = 1, .columns = kColumns, .depth = 12},
-      TensorShape{.tiles = 1, .columns = kColumns, .depth = 8, .evict_first = true},
       TensorShape{.tiles = 2, .columns = kColumns, .depth = 4},
       TensorShape{.tiles = 2, .columns = kColumns, .depth = 8},
       TensorShape{.tiles = 4, .columns = kColumns, .depth = 4}>(variants);
@@ -75,9 +74,8 @@ __global__ void fill(std::uint32_t* words, std::size_t count) {
 }  // namespace
 
 std::string TensorVariant::name() const {
-  return fmt::format("{} warps, {}x{}, {} ahead,{}{}{}{}", shape.warps, shape.tiles, shape.columns, shape.depth,
-                     shape.shared ? " shared" : "", shape.packed ? " packed" : "",
-                     shape.evict_first ? " evict_first" : "", shape.vector ? " vector" : "");
+  return fmt::format("{} warps, {}x{}, {} ahead,{}{}{}", shape.warps, shape.tiles, shape.columns, shape.depth,
+                     shape.shared ? " shared" : "", shape.packed ? " packed" : "", shape.vector ? " vector" : "");
 }
 
 std::vector<TensorVariant> tensor_variants() {
@@ -85,8 +83,8 @@ std::vector<TensorVariant> tensor_variants() {
   add_decode<1>(variants);
   add_decode<2>(variants);
   add<cuda::prefill_shape<DType::kBF16, false>(), cuda::prefill_shape<DType::kBF16, true>(),
-      TensorShape{.columns = 4, .depth = 4, .packed = true}, TensorShape{.columns = 8, .depth = 4, .packed = true},
-      TensorShape{.tiles = 2, .columns = 4, .depth = 4, .packed = true},
+      TensorShape{.columns = 8, .depth = 2, .packed = true}, TensorShape{.columns = 8, .depth = 4, .packed = true},
+      TensorShape{.tiles = 2, .columns = 8, .depth = 4, .packed = true},
       TensorShape{.tiles = 2, .columns = 8, .depth = 2, .packed = true},
       TensorShape{.columns = 2, .depth = 6, .packed = true}>(variants);
   add<cuda::vector_shape<DType::kBF16, 1>(), cuda::vector_shape<DType::kBF16, 3>(),

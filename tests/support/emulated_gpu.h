@@ -105,7 +105,6 @@ class EmulatedGpu {
   void load_weights(std::uint32_t (&to)[4], const std::byte* from) { std::memcpy(to, from, sizeof to); }
 
   // Copies are done no sooner than they must be, so that one that was not awaited shows.
-  template <bool kEvictFirst>
   void copy_weights(std::byte* to, const std::byte* from) {
     copies_.push_back({to, from, 16, group_});
   }

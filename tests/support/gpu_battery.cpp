@@ -191,6 +191,32 @@ void expect_attention_of_the_cpu(Backend& gpu) {
   }
 }
 
+void expect_rotated_appends(Backend& gpu) {
+  constexpr std::int64_t kDim = 20;
+  constexpr std::int64_t kKvHeads = 2;
+  const std::vector<std::int32_t> kv_head = {0, 0, 1, 1};
+  const std::vector<std::int32_t> position = {2, 3, 7};
+  const std::vector<std::int32_t> parent = {-1, 0, 1};
+  const auto rows = std::ssize(position);
+  const std::int64_t cols = std::ssize(kv_head) * kDim;
+  const auto attend = [&](Backend& backend) {
+    const auto kv = backend.make_kv({.layers = 2, .kv_heads = kKvHeads, .head_dim = kDim, .capacity = 80});
+    Matrix cos(backend, 8, kDim / 2, random_values(8 * kDim / 2, 50));
+    Matrix sin(backend, 8, kDim / 2, random_values(8 * kDim / 2, 51));
+    Matrix q(backend, rows, cols, random_values(rows * cols, 52));
+    Matrix keys(backend, rows, kKvHeads * kDim, random_values(rows * kKvHeads * kDim, 53));
+    Matrix values(backend, rows, kKvHeads * kDim, random_values(rows * kKvHeads * kDim, 54));
+    Matrix out(backend, rows, cols);
+    const RowChain chain{position, parent, 63};  // across two blocks of keys
+    backend.rope_append(q.rows(), keys.rows(), values.rows(), kDim, cos.data(), sin.data(), *kv, 1, chain, {});
+    backend.attention(q.rows(), *kv, 1, chain, kv_head, 0.3F, out.rows(), {});
+    Values both = q.values();
+    std::ranges::copy(out.values(), std::back_inserter(both));
+    return both;
+  };
+  expect_alike(gpu, attend, "rope_append");
+}
+
 void expect_moved_slots(Backend& gpu) {
   const auto attend = [](Backend& backend) {
     const auto kv = backend.make_kv({.layers = 2, .kv_heads = 1, .head_dim = 8, .capacity = 80});

@@ -13,6 +13,7 @@ void expect_embeddings_of_the_cpu(Backend& gpu);
 void expect_elementwise_of_the_cpu(Backend& gpu);
 void expect_rotations_of_the_cpu(Backend& gpu);
 void expect_attention_of_the_cpu(Backend& gpu);
+void expect_rotated_appends(Backend& gpu);
 void expect_moved_slots(Backend& gpu);
 void expect_statistics_of_the_cpu(Backend& gpu);
 

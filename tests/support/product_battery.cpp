@@ -54,9 +54,10 @@ std::vector<Product> products() {
 std::vector<Product> wide_products() {
   return {{cuda::kFewOutputs + 9, 640, 5, {{0, 320}, {320, 640}}},
           {cuda::kFewOutputs + 9, 640, 15, {{0, 640}}},
-          {cuda::kWideOutputs + 4, 256, 10, {{0, 128}, {128, 256}}},
-          {cuda::kWideOutputs + 4, 320, 66, {{0, 320}}},
-          {cuda::kWideOutputs + 20, 1024, 34, {{0, 1024}}}};
+          {cuda::kManyOutputs + 4, 256, 7, {{0, 128}, {128, 256}}},
+          {cuda::kPackedOutputs + 4, 256, 10, {{0, 128}, {128, 256}}},
+          {cuda::kPackedOutputs + 4, 320, 66, {{0, 320}}},
+          {cuda::kPackedOutputs + 20, 1024, 34, {{0, 1024}}}};
 }
 
 float rounded(float value, DType type) {

@@ -266,7 +266,7 @@ TEST(TensorMatmul, EveryShapeHasTheSameBits) {
         << " steps ahead, shared " << kShape.shared << ", packed " << kShape.packed;
   };
   expect_same(std::integral_constant<TensorShape, TensorShape{}>());
-  expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 16, .depth = 3, .evict_first = true}>());
+  expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 16, .depth = 3}>());
   expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 5, .tiles = 2, .depth = 1}>());
   expect_same(std::integral_constant<TensorShape, TensorShape{.tiles = 4, .columns = 2, .depth = 4}>());
   expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 2, .columns = 8, .depth = 2, .packed = true}>());
@@ -296,8 +296,8 @@ TEST(TensorMatmul, GatesActInEveryShape) {
         << kShape.packed;
     EXPECT_TRUE(battery::same_bits(product, run<kShape>(p, gated)));
   };
-  expect_same(std::integral_constant<TensorShape, cuda::decode_shape<DType::kBF16, 1, true>()>());
-  expect_same(std::integral_constant<TensorShape, cuda::decode_shape<DType::kBF16, 2, true>()>());
+  expect_same(std::integral_constant<TensorShape, cuda::decode_shape<DType::kBF16, true>()>());
+  expect_same(std::integral_constant<TensorShape, cuda::wide_shape<DType::kBF16>()>());
   expect_same(std::integral_constant<TensorShape, cuda::prefill_shape<DType::kBF16, true>()>());
   expect_same(std::integral_constant<TensorShape, TensorShape{.warps = 5, .tiles = 4, .columns = 2, .depth = 3}>());
 }

@@ -24,33 +24,82 @@ struct VisibleSlots {
   }
 };
 
-inline constexpr int kAttentionThreads = kKeyBlock;
+/// Blocks of keys that one block of threads works on at once, at most.
+inline constexpr std::int64_t kKeyBlocksAtOnce = 8;
+/// Loads of a thread that are under way at a time: each takes as long as hundreds of multiply-adds.
+inline constexpr int kAttentionLoads = 32;
 
-/// Bytes of a block's memory: query, weighted values, weights of a block of keys, sums by lane, and what a reduction needs.
-inline std::size_t attention_shared_bytes(std::int64_t head_dim) {
-  return static_cast<std::size_t>(2 * head_dim + kKeyBlock + kRowLanes + kAttentionThreads) * sizeof(float);
+/// Bytes of a block's memory that works on `at_once` blocks of keys: query, weighted values, and of each block of keys its values, weights, slots, largest
+/// scores of its two warps and the factor for what came before it; sums by lane.
+inline std::size_t attention_shared_bytes(std::int64_t head_dim, std::int64_t at_once) {
+  return static_cast<std::size_t>(2 * head_dim + at_once * (head_dim + 2 * kKeyBlock + 3) + kRowLanes) * sizeof(float);
 }
 
-/// One query head of one row a block of kKeyBlock threads, with the bits of backend/cpu/attention_inl.h: a score is one chain over
-/// head_dim; the weights of a block of keys are summed by slot mod 16, values by slot mod 4 and then in a tree; blocks follow one another in the online
-/// form of softmax (Milakov & Gimelshein 2018).
+/// A query's chain of multiply-adds over a key whose components lie kKeyBlock apart.
+SPECDEC_DEVICE inline float score_of(const float* query, const float* key, std::int64_t dim) {
+  float sum = 0;
+  for (std::int64_t first = 0; first < dim; first += kAttentionLoads) {
+    float loaded[kAttentionLoads];
+    SPECDEC_UNROLL
+    for (int i = 0; i < kAttentionLoads; ++i) {
+      loaded[i] = first + i < dim ? key[(first + i) * kKeyBlock] : 0;
+    }
+    SPECDEC_UNROLL
+    for (int i = 0; i < kAttentionLoads; ++i) {
+      if (first + i < dim) {
+        sum = elementary::fused(query[first + i], loaded[i], sum);
+      }
+    }
+  }
+  return sum;
+}
+
+/// One component of `left` weighted values, whose rows of `dim` lie in `slots`.
+SPECDEC_DEVICE inline float weigh_values(const float* weights, const std::int32_t* slots, std::int64_t left,
+                                         const float* values, std::int64_t dim) {
+  constexpr int kChains = 4;
+  float chain[kChains] = {0, 0, 0, 0};
+  for (std::int64_t first = 0; first < left; first += kAttentionLoads) {
+    float loaded[kAttentionLoads];
+    SPECDEC_UNROLL
+    for (int s = 0; s < kAttentionLoads; ++s) {
+      loaded[s] = first + s < left ? values[slots[first + s] * dim] : 0;
+    }
+    SPECDEC_UNROLL
+    for (int s = 0; s < kAttentionLoads; ++s) {
+      if (first + s < left) {
+        chain[s % kChains] = elementary::fused(weights[first + s], loaded[s], chain[s % kChains]);
+      }
+    }
+  }
+  return (chain[0] + chain[1]) + (chain[2] + chain[3]);
+}
+
+/// One query head (y) of one row (x) a block of threads, as many as the keys that it works on at once; with the bits of backend/cpu/attention_inl.h: a score
+/// is one chain over head_dim; the weights of a block of keys are summed by slot mod 16, values by slot mod 4 and then in a tree; blocks follow one another in
+/// the online form of softmax (Milakov & Gimelshein 2018). What a block of keys adds depends on those before it only through the largest score so
+/// far, so that several are worked on side by side and their sums added in order.
 template <class Gpu>
 SPECDEC_DEVICE void attention(Gpu& gpu, ConstRows q, KvView kv, std::int64_t layer, VisibleSlots visible,
                               const std::int32_t* kv_head, float scale, Rows out) {
   using elementary::fused;
   constexpr float kLowest = -__builtin_inff();
-  constexpr int kValueChains = 4;
   const std::int64_t row = gpu.block_x();
   const std::int64_t head = gpu.block_y();
   const std::int64_t dim = kv.shape.head_dim;
   const std::int64_t source = kv_head[head];
   const int thread = gpu.thread();
+  const int at_once = gpu.threads() / static_cast<int>(kKeyBlock);
+  const int own = thread / static_cast<int>(kKeyBlock);
 
-  auto* query = reinterpret_cast<float*>(gpu.shared());  // [dim]
-  float* values = query + dim;                           // [dim]
-  float* weights = values + dim;                         // [kKeyBlock]
-  float* sums = weights + kKeyBlock;                     // [kRowLanes]
-  float* highest = sums + kRowLanes;                     // [threads]
+  auto* const query = reinterpret_cast<float*>(gpu.shared());                    // [dim]
+  float* const values = query + dim;                                             // [dim]
+  float* const parts = values + dim;                                             // [at_once][dim]
+  float* const weights = parts + at_once * dim;                                  // [at_once][kKeyBlock]
+  auto* const slots = reinterpret_cast<std::int32_t*>(weights + gpu.threads());  // [at_once][kKeyBlock]
+  auto* const highest = reinterpret_cast<float*>(slots + gpu.threads());         // [at_once][2]
+  float* const factors = highest + 2 * at_once;                                  // [at_once]
+  float* const sums = factors + at_once;                                         // [kRowLanes]
   for (std::int64_t i = thread; i < dim; i += gpu.threads()) {
     query[i] = q.row(row)[head * dim + i];
     values[i] = 0;
@@ -62,43 +111,58 @@ SPECDEC_DEVICE void attention(Gpu& gpu, ConstRows q, KvView kv, std::int64_t lay
 
   float largest = kLowest;
   const std::int64_t count = visible.count(row);
-  for (std::int64_t first = 0; first < count; first += kKeyBlock) {
-    const std::int64_t left = count - first < kKeyBlock ? count - first : kKeyBlock;
+  for (std::int64_t first = 0; first < count; first += gpu.threads()) {
+    const std::int64_t left = count - first;
+    const std::int64_t all = (left + kKeyBlock - 1) / kKeyBlock;
+    const int blocks = all < at_once ? static_cast<int>(all) : at_once;
     float score = kLowest;
     if (thread < left) {
-      const float* key = kv.key(layer, source, visible.slot(row, first + thread), 0);
-      float sum = 0;
-      for (std::int64_t i = 0; i < dim; ++i) {
-        sum = fused(query[i], key[i * kKeyBlock], sum);
-      }
-      score = sum * scale;
+      const std::int64_t slot = visible.slot(row, first + thread);
+      slots[thread] = static_cast<std::int32_t>(slot);
+      score = score_of(query, kv.key(layer, source, slot, 0), dim) * scale;
     }
-    highest[thread] = score;
+    float of_warp = score;
+    for (int half = kWarp / 2; half > 0; half /= 2) {
+      const float other = gpu.shuffle(of_warp, thread % kWarp ^ half);
+      of_warp = of_warp < other ? other : of_warp;
+    }
+    if (thread % kWarp == 0) {
+      highest[thread / kWarp] = of_warp;
+    }
     gpu.sync();
-    for (int half = kAttentionThreads / 2; half > 0; half /= 2) {
-      if (thread < half && highest[thread] < highest[thread + half]) {
-        highest[thread] = highest[thread + half];
+    float own_largest = largest;
+    for (int block = 0; block < blocks; ++block) {
+      const float before = largest;
+      const float of_block = highest[2 * block] < highest[2 * block + 1] ? highest[2 * block + 1] : highest[2 * block];
+      largest = before < of_block ? of_block : before;
+      own_largest = block == own ? largest : own_largest;
+      if (thread == block) {
+        factors[block] = elementary::exp(before - largest);
       }
-      gpu.sync();
     }
-    const float before = largest;
-    largest = before < highest[0] ? highest[0] : before;
-    const float factor = elementary::exp(before - largest);
-    weights[thread] = elementary::exp(score - largest);
+    weights[thread] = elementary::exp(score - own_largest);
     gpu.sync();
     if (thread < kRowLanes) {
-      const float block = (weights[thread] + weights[thread + 16]) + (weights[thread + 32] + weights[thread + 48]);
-      sums[thread] = fused(sums[thread], factor, block);
-    }
-    for (std::int64_t i = thread; i < dim; i += gpu.threads()) {
-      float chain[kValueChains] = {0, 0, 0, 0};
-      for (std::int64_t s = 0; s < left; ++s) {
-        const float value = kv.value(layer, source, visible.slot(row, first + s))[i];
-        chain[s % kValueChains] = fused(weights[s], value, chain[s % kValueChains]);
+      float sum = sums[thread];
+      for (int block = 0; block < blocks; ++block) {
+        const float* const of = weights + block * kKeyBlock + thread;
+        sum = fused(sum, factors[block], (of[0] + of[16]) + (of[32] + of[48]));
       }
-      values[i] = fused(values[i], factor, (chain[0] + chain[1]) + (chain[2] + chain[3]));
+      sums[thread] = sum;
+    }
+    if (own < blocks) {
+      const std::int64_t keys = left - own * kKeyBlock < kKeyBlock ? left - own * kKeyBlock : kKeyBlock;
+      for (std::int64_t i = thread % kKeyBlock; i < dim; i += kKeyBlock) {
+        parts[own * dim + i] =
+            weigh_values(weights + own * kKeyBlock, slots + own * kKeyBlock, keys, kv.value(layer, source, 0) + i, dim);
+      }
     }
     gpu.sync();
+    for (std::int64_t i = thread; i < dim; i += gpu.threads()) {
+      for (int block = 0; block < blocks; ++block) {
+        values[i] = fused(values[i], factors[block], parts[block * dim + i]);
+      }
+    }
   }
   const float total = tree_sum(gpu, sums[thread % kRowLanes]);
   for (std::int64_t i = thread; i < dim; i += gpu.threads()) {

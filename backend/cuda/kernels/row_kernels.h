@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/device.h"
+#include "backend/cuda/kernels/kv_kernels.h"
 #include "backend/dtype.h"
 #include "backend/elementary.h"
 #include "backend/tensor.h"
@@ -40,91 +41,222 @@ SPECDEC_DEVICE void add(Gpu& gpu, Rows x, ConstRows y) {
   }
 }
 
-inline constexpr std::int64_t kFoldedFloats = 4096;
-inline constexpr std::size_t kFoldSharedBytes = kFoldedFloats * sizeof(float);
+/// Elements of a row that a block keeps in its memory, at most.
+inline constexpr std::int64_t kFoldedFloats = 12'287;  // 48 KB with their sum, which need not be asked for
+inline constexpr int kFoldThreads = 512;
 
-/// The sum of a row: element i goes to lane i mod 16, fold(sum, element) in order, then the lanes in their tree. All threads bring the row to the
-/// block's memory, 16 of them add, every one gets the sum. kFoldSharedBytes.
-template <class Gpu, typename Fold>
-SPECDEC_DEVICE float fold_row(Gpu& gpu, const float* row, std::int64_t cols, const Fold& fold) {
-  constexpr int kAhead = 8;  // elements of a lane that are read before the first is added
-  auto* part = reinterpret_cast<float*>(gpu.shared());
-  float sum = 0;
-  for (std::int64_t first = 0; first < cols; first += kFoldedFloats) {
-    const std::int64_t count = cols - first < kFoldedFloats ? cols - first : kFoldedFloats;
-    for (std::int64_t i = gpu.thread(); i < count; i += gpu.threads()) {
-      part[i] = row[first + i];
+/// For as much of a row as fits, and its sum.
+constexpr std::size_t fold_shared_bytes(std::int64_t cols) {
+  return static_cast<std::size_t>((cols < kFoldedFloats ? cols : kFoldedFloats) + 1) * sizeof(float);
+}
+
+/// A row that is folded and then read again, for one block of threads: it comes to the block's memory once, where it fits. fold_shared_bytes().
+template <class Gpu>
+class FoldedRow {
+ public:
+  SPECDEC_DEVICE FoldedRow(Gpu& gpu, const float* row, std::int64_t cols)
+      : memory_(reinterpret_cast<float*>(gpu.shared())), row_(row), cols_(cols) {
+    if (fits()) {
+      bring(gpu, 0, cols, [row](std::int64_t i) { return row[i]; });
     }
-    gpu.sync();
-    if (gpu.thread() < kRowLanes) {
-      std::int64_t i = gpu.thread();
-      for (; i + (kAhead - 1) * kRowLanes < count; i += kAhead * kRowLanes) {
-        float element[kAhead];
-        SPECDEC_UNROLL
-        for (int a = 0; a < kAhead; ++a) {
-          element[a] = part[i + a * kRowLanes];
-        }
-        SPECDEC_UNROLL
-        for (int a = 0; a < kAhead; ++a) {
-          sum = fold(sum, element[a]);
-        }
+  }
+  /// Of row = branch + row.
+  SPECDEC_DEVICE FoldedRow(Gpu& gpu, float* row, const float* branch, std::int64_t cols)
+      : memory_(reinterpret_cast<float*>(gpu.shared())), row_(row), cols_(cols) {
+    if (fits()) {
+      bring(gpu, 0, cols, [&](std::int64_t i) { return branch[i] + row[i]; });
+      // By the threads that have brought them.
+      for (std::int64_t i = gpu.thread(); i < cols; i += gpu.threads()) {
+        row[i] = memory_[i];
       }
-      for (; i < count; i += kRowLanes) {
-        sum = fold(sum, part[i]);
+    } else {
+      for (std::int64_t i = gpu.thread(); i < cols; i += gpu.threads()) {
+        row[i] = branch[i] + row[i];
       }
     }
     gpu.sync();
   }
-  sum = tree_sum(gpu, sum);
-  if (gpu.thread() == 0) {
-    part[0] = sum;
+
+  /// Element i goes to lane i mod 16, fold(sum, element) in order, then the lanes in their tree. Every thread gets it.
+  template <typename Fold>
+  SPECDEC_DEVICE float fold(Gpu& gpu, const Fold& fold) {
+    float sum = 0;
+    for (std::int64_t first = 0; first < cols_; first += kFoldedFloats) {
+      const std::int64_t count = cols_ - first < kFoldedFloats ? cols_ - first : kFoldedFloats;
+      if (!fits()) {
+        gpu.sync();
+        bring(gpu, first, count, [this](std::int64_t i) { return row_[i]; });
+      }
+      gpu.sync();
+      if (gpu.thread() < kRowLanes) {
+        sum = fold_lane(memory_ + gpu.thread(), (count - gpu.thread() + kRowLanes - 1) / kRowLanes, sum, fold);
+      }
+    }
+    sum = tree_sum(gpu, sum);
+    // From the first warp to the others, outside of what they may still read.
+    float* const whole = memory_ + (fits() ? cols_ : kFoldedFloats);
+    if (gpu.thread() == 0) {
+      *whole = sum;
+    }
+    gpu.sync();
+    return *whole;
   }
-  gpu.sync();
-  sum = part[0];
-  gpu.sync();
-  return sum;
+
+  SPECDEC_DEVICE float operator[](std::int64_t i) const { return fits() ? memory_[i] : row_[i]; }
+
+ private:
+  SPECDEC_DEVICE bool fits() const { return cols_ <= kFoldedFloats; }
+
+  template <typename Element>
+  SPECDEC_DEVICE void bring(Gpu& gpu, std::int64_t first, std::int64_t count, const Element& element) {
+    constexpr int kLoads = 8;  // of a thread, under way at a time
+    for (std::int64_t i = gpu.thread(); i < count; i += std::int64_t{kLoads} * gpu.threads()) {
+      float loaded[kLoads];
+      SPECDEC_UNROLL
+      for (int l = 0; l < kLoads; ++l) {
+        const std::int64_t at = i + std::int64_t{l} * gpu.threads();
+        loaded[l] = at < count ? element(first + at) : 0;
+      }
+      SPECDEC_UNROLL
+      for (int l = 0; l < kLoads; ++l) {
+        const std::int64_t at = i + std::int64_t{l} * gpu.threads();
+        if (at < count) {
+          memory_[at] = loaded[l];
+        }
+      }
+    }
+  }
+
+  /// Elements are read from the block's memory while those before them are folded.
+  template <typename Fold>
+  SPECDEC_DEVICE static float fold_lane(const float* elements, std::int64_t count, float sum, const Fold& fold) {
+    constexpr int kAhead = 8;
+    float next[kAhead];
+    const auto read = [&](std::int64_t first) {
+      SPECDEC_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        next[a] = first + a < count ? elements[(first + a) * kRowLanes] : 0;
+      }
+    };
+    read(0);
+    std::int64_t at = 0;
+    for (; at + kAhead <= count; at += kAhead) {
+      float now[kAhead];
+      SPECDEC_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        now[a] = next[a];
+      }
+      read(at + kAhead);
+      SPECDEC_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        sum = fold(sum, now[a]);
+      }
+    }
+    SPECDEC_UNROLL
+    for (int a = 0; a < kAhead; ++a) {
+      if (at + a < count) {
+        sum = fold(sum, next[a]);
+      }
+    }
+    return sum;
+  }
+
+  float* memory_;
+  const float* row_;
+  std::int64_t cols_;
+};
+
+/// Of a norm: what comes once for every column, asked for before the row is folded. Whatever is beyond it is read when it is needed.
+template <class Gpu>
+class HeldColumns {
+ public:
+  SPECDEC_DEVICE HeldColumns(Gpu& gpu, const float* values, std::int64_t cols) : values_(values) {
+    SPECDEC_UNROLL
+    for (int h = 0; h < kHeld; ++h) {
+      const std::int64_t i = gpu.thread() + std::int64_t{h} * gpu.threads();
+      held_[h] = i < cols ? values[i] : 0;
+    }
+  }
+  /// act(i, value) for every column of this thread.
+  template <typename Act>
+  SPECDEC_DEVICE void each(Gpu& gpu, std::int64_t cols, const Act& act) const {
+    SPECDEC_UNROLL
+    for (int h = 0; h < kHeld; ++h) {
+      const std::int64_t i = gpu.thread() + std::int64_t{h} * gpu.threads();
+      if (i < cols) {
+        act(i, held_[h]);
+      }
+    }
+    for (std::int64_t i = gpu.thread() + std::int64_t{kHeld} * gpu.threads(); i < cols; i += gpu.threads()) {
+      act(i, values_[i]);
+    }
+  }
+
+ private:
+  static constexpr int kHeld = 8;
+
+  const float* values_;
+  float held_[kHeld];
+};
+
+template <class Gpu>
+SPECDEC_DEVICE void write_rms_norm(Gpu& gpu, FoldedRow<Gpu>& row, const HeldColumns<Gpu>& weight, std::int64_t cols,
+                                   float eps, float* to) {
+  const float squares = row.fold(gpu, [](float sum, float value) { return fused(value, value, sum); });
+  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(cols) + eps);
+  weight.each(gpu, cols, [&](std::int64_t i, float by) { to[i] = row[i] * inverse * by; });
+}
+
+template <class Gpu>
+SPECDEC_DEVICE void write_layer_norm(Gpu& gpu, FoldedRow<Gpu>& row, const HeldColumns<Gpu>& weight, const float* bias,
+                                     std::int64_t cols, float eps, float* to) {
+  const float mean = row.fold(gpu, [](float sum, float value) { return sum + value; }) / static_cast<float>(cols);
+  const float squares = row.fold(gpu, [mean](float sum, float value) {
+    const float centred = value - mean;
+    return fused(centred, centred, sum);
+  });
+  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(cols) + eps);
+  weight.each(gpu, cols, [&](std::int64_t i, float by) { to[i] = fused((row[i] - mean) * inverse, by, bias[i]); });
 }
 
 template <class Gpu>
 SPECDEC_DEVICE void rms_norm(Gpu& gpu, ConstRows x, const float* weight, float eps, Rows y) {
-  const float* row = x.row(gpu.block_x());
-  const float squares = fold_row(gpu, row, x.cols, [](float sum, float value) { return fused(value, value, sum); });
-  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(x.cols) + eps);
-  for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
-    y.row(gpu.block_x())[i] = row[i] * inverse * weight[i];
-  }
+  const HeldColumns<Gpu> held(gpu, weight, x.cols);
+  FoldedRow<Gpu> row(gpu, x.row(gpu.block_x()), x.cols);
+  write_rms_norm(gpu, row, held, x.cols, eps, y.row(gpu.block_x()));
 }
 
 template <class Gpu>
 SPECDEC_DEVICE void layer_norm(Gpu& gpu, ConstRows x, const float* weight, const float* bias, float eps, Rows y) {
-  const float* row = x.row(gpu.block_x());
-  const float mean =
-      fold_row(gpu, row, x.cols, [](float sum, float value) { return sum + value; }) / static_cast<float>(x.cols);
-  const float squares = fold_row(gpu, row, x.cols, [mean](float sum, float value) {
-    const float centred = value - mean;
-    return fused(centred, centred, sum);
-  });
-  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(x.cols) + eps);
-  for (std::int64_t i = gpu.thread(); i < x.cols; i += gpu.threads()) {
-    y.row(gpu.block_x())[i] = fused((row[i] - mean) * inverse, weight[i], bias[i]);
-  }
+  const HeldColumns<Gpu> held(gpu, weight, x.cols);
+  FoldedRow<Gpu> row(gpu, x.row(gpu.block_x()), x.cols);
+  write_layer_norm(gpu, row, held, bias, x.cols, eps, y.row(gpu.block_x()));
 }
 
 /// x = y + x and its norm in one kernel.
 template <class Gpu>
 SPECDEC_DEVICE void add_rms_norm(Gpu& gpu, Rows x, ConstRows y, const float* weight, float eps, Rows z) {
-  add(gpu, x, y);
-  gpu.sync();
-  rms_norm(gpu, x, weight, eps, z);
+  const HeldColumns<Gpu> held(gpu, weight, x.cols);
+  FoldedRow<Gpu> row(gpu, x.row(gpu.block_x()), y.row(gpu.block_x()), x.cols);
+  write_rms_norm(gpu, row, held, x.cols, eps, z.row(gpu.block_x()));
 }
 
 template <class Gpu>
 SPECDEC_DEVICE void add_layer_norm(Gpu& gpu, Rows x, ConstRows y, const float* weight, const float* bias, float eps,
                                    Rows z) {
-  add(gpu, x, y);
-  gpu.sync();
-  layer_norm(gpu, x, weight, bias, eps, z);
+  const HeldColumns<Gpu> held(gpu, weight, x.cols);
+  FoldedRow<Gpu> row(gpu, x.row(gpu.block_x()), y.row(gpu.block_x()), x.cols);
+  write_layer_norm(gpu, row, held, bias, x.cols, eps, z.row(gpu.block_x()));
 }
+
+/// Pair i of a head, (i, i + head_dim / 2), rotated in the "rotate half" form.
+struct RotatedPair {
+  float low;
+  float high;
+
+  SPECDEC_DEVICE RotatedPair(float a, float b, float cos, float sin)
+      : low(fused(-b, sin, a * cos)), high(fused(a, sin, b * cos)) {}
+};
 
 template <class Gpu>
 SPECDEC_DEVICE void rope(Gpu& gpu, Rows x, std::int64_t head_dim, const float* cos, const float* sin,
@@ -135,12 +267,42 @@ SPECDEC_DEVICE void rope(Gpu& gpu, Rows x, std::int64_t head_dim, const float* c
     const std::int64_t i = pair % half;
     float* low = x.row(gpu.block_x()) + pair / half * head_dim + i;
     float* high = low + half;
-    const float a = *low;
-    const float b = *high;
+    const RotatedPair rotated(*low, *high, cos[table + i], sin[table + i]);
+    *low = rotated.low;
+    *high = rotated.high;
+  }
+}
+
+inline constexpr int kRopeThreads = 64;
+
+/// rope() of queries and keys, and kv_append() of those keys and of values: one block a row (x) and head (y), query heads first.
+template <class Gpu>
+SPECDEC_DEVICE void rope_append(Gpu& gpu, Rows query, ConstRows keys, ConstRows values, const float* cos,
+                                const float* sin, const std::int32_t* position, KvView kv, std::int64_t layer,
+                                const std::int32_t* first_slot) {
+  const std::int64_t dim = kv.shape.head_dim;
+  const std::int64_t half = dim / 2;
+  const std::int64_t row = gpu.block_x();
+  const std::int64_t table = position[row] * half;
+  const std::int64_t slot = *first_slot + row;
+  const std::int64_t head = gpu.block_y() - query.cols / dim;
+  float* const rotated_query = query.row(row) + gpu.block_y() * dim;
+  for (std::int64_t i = gpu.thread(); i < half; i += gpu.threads()) {
     const float c = cos[table + i];
     const float s = sin[table + i];
-    *low = fused(-b, s, a * c);
-    *high = fused(a, s, b * c);
+    if (head < 0) {
+      const RotatedPair rotated(rotated_query[i], rotated_query[i + half], c, s);
+      rotated_query[i] = rotated.low;
+      rotated_query[i + half] = rotated.high;
+    } else {
+      const float* const key = keys.row(row) + head * dim + i;
+      const float* const value = values.row(row) + head * dim + i;
+      const RotatedPair rotated(key[0], key[half], c, s);
+      *kv.key(layer, head, slot, i) = rotated.low;
+      *kv.key(layer, head, slot, i + half) = rotated.high;
+      kv.value(layer, head, slot)[i] = value[0];
+      kv.value(layer, head, slot)[i + half] = value[half];
+    }
   }
 }
 

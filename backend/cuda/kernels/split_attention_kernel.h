@@ -54,17 +54,12 @@ struct AttentionParts {
 
 /// The queries that read one KV head: every row's query heads [first, first + heads). They are neighbours.
 struct QueryGroup {
-  std::int64_t first = 0;
-  std::int64_t heads = 0;
+  std::int32_t first = 0;
+  std::int32_t heads = 0;
 
-  constexpr QueryGroup(const std::int32_t* kv_head, std::int64_t all, std::int64_t source) {
-    for (std::int64_t head = 0; head < all; ++head) {
-      first += kv_head[head] < source ? 1 : 0;
-      heads += kv_head[head] == source ? 1 : 0;
-    }
-  }
-  constexpr std::int64_t row(std::int64_t query) const { return query / heads; }
-  constexpr std::int64_t head(std::int64_t query) const { return first + query % heads; }
+  bool operator==(const QueryGroup&) const = default;
+  constexpr std::int64_t row(std::int32_t query) const { return query / heads; }
+  constexpr std::int64_t head(std::int32_t query) const { return first + query % heads; }
 };
 
 /// What one block of threads works on: a block of keys of one KV head, for all queries that read it.
@@ -74,17 +69,37 @@ struct KeyBlockWork {
   std::int64_t first = 0;   ///< slot
   bool is_visible = false;  ///< to some row: a grid covers more blocks than there may be
   QueryGroup group;
-  std::int64_t queries = 0;  ///< rows * group.heads
+  std::int32_t queries = 0;  ///< rows * group.heads
 
   template <class Gpu>
-  SPECDEC_DEVICE KeyBlockWork(Gpu& gpu, const VisibleSlots& visible, const std::int32_t* kv_head, std::int64_t heads)
+  SPECDEC_DEVICE KeyBlockWork(Gpu& gpu, const VisibleSlots& visible, const QueryGroup* groups)
       : block(gpu.block_x()),
         source(gpu.block_y()),
         first(block * kKeyBlock),
         is_visible(first < visible.count(visible.rows - 1)),
-        group(kv_head, heads, source),
-        queries(visible.rows * group.heads) {}
+        group(groups[source]),
+        queries(static_cast<std::int32_t>(visible.rows) * group.heads) {}
 };
+
+/// Brings kSplitDims * kKeyBlock floats of [rows, cols] to the block's memory, [kSplitDims or kKeyBlock][64], those that there are. All loads of a thread
+/// are under way at once.
+template <class Gpu>
+SPECDEC_DEVICE void bring_tile(Gpu& gpu, const float* from, std::int64_t stride, std::int64_t rows, std::int64_t cols,
+                               float* to) {
+  constexpr int kLoads = static_cast<int>(kSplitDims * kKeyBlock) / kSplitThreads;
+  float loaded[kLoads];
+  SPECDEC_UNROLL
+  for (int i = 0; i < kLoads; ++i) {
+    const int at = gpu.thread() + i * kSplitThreads;
+    const int row = at / static_cast<int>(kKeyBlock);
+    const int col = at % static_cast<int>(kKeyBlock);
+    loaded[i] = row < rows && col < cols ? from[row * stride + col] : 0;
+  }
+  SPECDEC_UNROLL
+  for (int i = 0; i < kLoads; ++i) {
+    to[gpu.thread() + i * kSplitThreads] = loaded[i];
+  }
+}
 
 /// Of a value in each of kLanesOfQuery neighbouring lanes; every one of them gets it.
 template <class Gpu>
@@ -100,10 +115,10 @@ SPECDEC_DEVICE float highest_of_query(Gpu& gpu, float value) {
 /// Blocks: one a block of keys (x) and KV head (y), kSplitThreads threads, kSplitSharedBytes.
 template <class Gpu>
 SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int64_t layer, VisibleSlots visible,
-                                     const std::int32_t* kv_head, float scale, AttentionParts parts) {
+                                     const QueryGroup* groups, float scale, AttentionParts parts) {
   using elementary::fused;
   constexpr float kLowest = -__builtin_inff();
-  const KeyBlockWork work(gpu, visible, kv_head, parts.heads);
+  const KeyBlockWork work(gpu, visible, groups);
   if (!work.is_visible) {
     return;
   }
@@ -114,22 +129,22 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
   const std::int64_t slot = gpu.thread() % kKeyBlock;
   const int own = gpu.thread() / static_cast<int>(kKeyBlock) * kQueriesOfThread;  // the first of this thread's queries
 
-  for (std::int64_t tile = 0; tile < work.queries; tile += kSplitQueries) {
+  for (std::int32_t tile = 0; tile < work.queries; tile += kSplitQueries) {
     float sum[kQueriesOfThread] = {};
     for (std::int64_t dims = 0; dims < dim; dims += kSplitDims) {
       const std::int64_t count = dim - dims < kSplitDims ? dim - dims : kSplitDims;
-      const float* from = kv.key(layer, work.source, work.first, dims);
-      for (std::int64_t at = gpu.thread(); at < count * kKeyBlock; at += kSplitThreads) {
-        keys[at] = from[at];
+      SPECDEC_UNROLL
+      for (int j = 0; j < kQueriesOfThread; ++j) {
+        const int at = gpu.thread() + j * kSplitThreads;
+        const std::int32_t which = tile + at / static_cast<int>(kSplitDims);
+        const int i = at % static_cast<int>(kSplitDims);
+        query[at] = which < work.queries && i < count
+                        ? q.row(work.group.row(which))[work.group.head(which) * dim + dims + i]
+                        : 0;
       }
-      for (std::int64_t at = gpu.thread(); at < kSplitQueries * kSplitDims; at += kSplitThreads) {
-        const std::int64_t which = tile + at / kSplitDims;
-        const std::int64_t i = at % kSplitDims;
-        if (which < work.queries && i < count) {
-          query[at] = q.row(work.group.row(which))[work.group.head(which) * dim + dims + i];
-        }
-      }
+      bring_tile(gpu, kv.key(layer, work.source, work.first, dims), kKeyBlock, count, kKeyBlock, keys);
       gpu.sync();
+      SPECDEC_UNROLL_BY(8)
       for (std::int64_t i = 0; i < count; ++i) {
         const float key = keys[i * kKeyBlock + slot];
         SPECDEC_UNROLL
@@ -141,7 +156,7 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
     }
     SPECDEC_UNROLL
     for (int j = 0; j < kQueriesOfThread; ++j) {
-      const std::int64_t which = tile + own + j;
+      const std::int32_t which = tile + own + j;
       float score = kLowest;
       if (which < work.queries) {
         const std::int64_t row = work.group.row(which);
@@ -151,7 +166,7 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
       scores[(own + j) * kKeyBlock + slot] = score;
     }
     gpu.sync();
-    const std::int64_t which = tile + gpu.thread() / kLanesOfQuery;
+    const std::int32_t which = tile + gpu.thread() / kLanesOfQuery;
     float largest = kLowest;
     for (std::int64_t at = gpu.thread() % kLanesOfQuery; at < kKeyBlock; at += kLanesOfQuery) {
       const float score = scores[gpu.thread() / kLanesOfQuery * kKeyBlock + at];
@@ -167,10 +182,10 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
 /// As attention_scores, after it.
 template <class Gpu>
 SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, VisibleSlots visible,
-                                     const std::int32_t* kv_head, AttentionParts parts) {
+                                     const QueryGroup* groups, AttentionParts parts) {
   using elementary::fused;
   constexpr int kValueChains = 4;
-  const KeyBlockWork work(gpu, visible, kv_head, parts.heads);
+  const KeyBlockWork work(gpu, visible, groups);
   if (!work.is_visible) {
     return;
   }
@@ -183,8 +198,8 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
   const int lane = gpu.thread() % kLanesOfQuery;
   const int of_lane = gpu.thread() / kLanesOfQuery;
 
-  for (std::int64_t tile = 0; tile < work.queries; tile += kSplitQueries) {
-    const std::int64_t summed = tile + of_lane;  // the query whose maximum and sum this thread has a part of
+  for (std::int32_t tile = 0; tile < work.queries; tile += kSplitQueries) {
+    const std::int32_t summed = tile + of_lane;  // the query whose maximum and sum this thread has a part of
     float highest = -__builtin_inff();
     if (summed < work.queries) {
       const float* of_blocks = parts.highest + parts.at(work.group.row(summed), work.group.head(summed), 0);
@@ -200,7 +215,7 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
     std::int64_t left[kQueriesOfThread];
     SPECDEC_UNROLL
     for (int j = 0; j < kQueriesOfThread; ++j) {
-      const std::int64_t which = tile + own + j;
+      const std::int32_t which = tile + own + j;
       left[j] = which < work.queries ? visible.count(work.group.row(which)) - work.first : 0;
       float weight = 0;
       if (left[j] > 0) {
@@ -217,12 +232,7 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
     }
     for (std::int64_t dims = 0; dims < dim; dims += kSplitDims) {
       const std::int64_t count = dim - dims < kSplitDims ? dim - dims : kSplitDims;
-      const float* from = kv.value(layer, work.source, work.first) + dims;
-      for (std::int64_t at = gpu.thread(); at < kKeyBlock * kSplitDims; at += kSplitThreads) {
-        if (at % kSplitDims < count) {
-          values[at] = from[at / kSplitDims * dim + at % kSplitDims];
-        }
-      }
+      bring_tile(gpu, kv.value(layer, work.source, work.first) + dims, dim, kKeyBlock, count, values);
       gpu.sync();
       float chain[kQueriesOfThread][kValueChains] = {};
       for (std::int64_t s = 0; s < kKeyBlock && component < count; s += kValueChains) {
@@ -239,7 +249,7 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
       SPECDEC_UNROLL
       for (int j = 0; j < kQueriesOfThread; ++j) {
         if (left[j] > 0 && component < count) {
-          const std::int64_t which = tile + own + j;
+          const std::int32_t which = tile + own + j;
           parts.values[parts.at(work.group.row(which), work.group.head(which), work.block) * dim + dims + component] =
               (chain[j][0] + chain[j][1]) + (chain[j][2] + chain[j][3]);
         }
@@ -250,6 +260,8 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
 }
 
 inline constexpr int kMergeThreads = 128;
+/// Blocks of keys that a thread has asked for before it adds the first.
+inline constexpr int kMergeLoads = 8;
 
 /// After attention_values. Blocks: one a row (x) and query head (y), kMergeThreads threads.
 template <class Gpu>
@@ -265,13 +277,27 @@ SPECDEC_DEVICE void attention_merge(Gpu& gpu, VisibleSlots visible, AttentionPar
     float largest = -__builtin_inff();
     float sum = 0;
     float value = 0;
-    for (std::int64_t block = first; block < first + blocks; ++block) {
-      const float before = largest;
-      largest = before < parts.highest[block] ? parts.highest[block] : before;
-      const float factor = elementary::exp(before - largest);
-      sum = fused(sum, factor, parts.sums[block * kRowLanes + lane]);
-      if (i < dim) {
-        value = fused(value, factor, parts.values[block * dim + i]);
+    for (std::int64_t block = 0; block < blocks; block += kMergeLoads) {
+      float highest[kMergeLoads];
+      float sums[kMergeLoads];
+      float values[kMergeLoads];
+      SPECDEC_UNROLL
+      for (int b = 0; b < kMergeLoads; ++b) {
+        const std::int64_t at = first + block + b;
+        const bool is = block + b < blocks;
+        highest[b] = is ? parts.highest[at] : 0;
+        sums[b] = is ? parts.sums[at * kRowLanes + lane] : 0;
+        values[b] = is && i < dim ? parts.values[at * dim + i] : 0;
+      }
+      SPECDEC_UNROLL
+      for (int b = 0; b < kMergeLoads; ++b) {
+        if (block + b < blocks) {
+          const float before = largest;
+          largest = before < highest[b] ? highest[b] : before;
+          const float factor = elementary::exp(before - largest);
+          sum = fused(sum, factor, sums[b]);
+          value = fused(value, factor, values[b]);
+        }
       }
     }
     const float total = tree_sum(gpu, sum);

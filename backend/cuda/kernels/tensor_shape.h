@@ -63,13 +63,12 @@ struct TensorOutputs {
 /// How the kernel of tensor_matmul_kernel.h works; none of it but `vector` changes a bit of what comes out. Which is fastest is measured (tests/gpu/product_bench.cu).
 struct TensorShape {
   DType type = DType::kBF16;
-  int warps = 8;             ///< of a block, at most kMaxParts: they share the inputs of its outputs
-  int tiles = 1;             ///< of 16 outputs, side by side in a warp, so that inputs are read for all of them
-  int columns = 1;           ///< of 8 rows, or of one where `vector`
-  int depth = 8;             ///< steps that a warp has asked for before it needs them
-  bool shared = true;        ///< they go to the block's memory, past registers; else to registers
-  bool packed = false;       ///< inputs come packed
-  bool evict_first = false;  ///< weights are the first to leave the second-level cache
+  int warps = 8;        ///< of a block, at most kMaxParts: they share the inputs of its outputs
+  int tiles = 1;        ///< of 16 outputs, side by side in a warp, so that inputs are read for all of them
+  int columns = 1;      ///< of 8 rows, or of one where `vector`
+  int depth = 8;        ///< steps that a warp has asked for before it needs them
+  bool shared = true;   ///< they go to the block's memory, past registers; else to registers
+  bool packed = false;  ///< inputs come packed
   /// Multiply-adds of the vector units, for a row or a few: lanes, not leaves, are what is added last. The one shape with bits of its own.
   bool vector = false;
 
