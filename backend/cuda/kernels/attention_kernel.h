@@ -38,38 +38,30 @@ inline std::size_t attention_shared_bytes(std::int64_t head_dim, std::int64_t at
 /// A query's chain of multiply-adds over a key whose components lie kKeyBlock apart.
 SPECDEC_DEVICE inline float score_of(const float* query, const float* key, std::int64_t dim) {
   float sum = 0;
-  for (std::int64_t first = 0; first < dim; first += kAttentionLoads) {
-    float loaded[kAttentionLoads];
-    SPECDEC_UNROLL
-    for (int i = 0; i < kAttentionLoads; ++i) {
-      loaded[i] = first + i < dim ? key[(first + i) * kKeyBlock] : 0;
-    }
-    SPECDEC_UNROLL
-    for (int i = 0; i < kAttentionLoads; ++i) {
-      if (first + i < dim) {
-        sum = elementary::fused(query[first + i], loaded[i], sum);
-      }
-    }
-  }
+  in_batches<kAttentionLoads>(
+      static_cast<int>(dim), [&](int i) { return key[i * static_cast<int>(kKeyBlock)]; },
+      [&](int i, float component) { sum = elementary::fused(query[i], component, sum); });
   return sum;
 }
 
-/// One component of `left` weighted values, whose rows of `dim` lie in `slots`.
-SPECDEC_DEVICE inline float weigh_values(const float* weights, const std::int32_t* slots, std::int64_t left,
-                                         const float* values, std::int64_t dim) {
+/// One component of the weighted values of a block of keys, `left` of them, whose rows of `dim` lie in `slots`. All of `slots` can be read, also where nothing is
+/// left.
+SPECDEC_DEVICE inline float weigh_values(const float* weights, const std::int32_t* slots, int left, const float* values,
+                                         std::int64_t dim) {
   constexpr int kChains = 4;
   float chain[kChains] = {0, 0, 0, 0};
-  for (std::int64_t first = 0; first < left; first += kAttentionLoads) {
+  static_assert(kKeyBlock % kAttentionLoads == 0 && kAttentionLoads % kChains == 0);
+  for (int first = 0; first < left; first += kAttentionLoads) {
     float loaded[kAttentionLoads];
     SPECDEC_UNROLL
     for (int s = 0; s < kAttentionLoads; ++s) {
-      loaded[s] = first + s < left ? values[slots[first + s] * dim] : 0;
+      loaded[s] = values[slots[first + s] * dim];
     }
     SPECDEC_UNROLL
     for (int s = 0; s < kAttentionLoads; ++s) {
-      if (first + s < left) {
-        chain[s % kChains] = elementary::fused(weights[first + s], loaded[s], chain[s % kChains]);
-      }
+      float& sum = chain[s % kChains];
+      const float next = elementary::fused(weights[first + s], loaded[s], sum);
+      sum = first + s < left ? next : sum;
     }
   }
   return (chain[0] + chain[1]) + (chain[2] + chain[3]);
@@ -116,6 +108,7 @@ SPECDEC_DEVICE void attention(Gpu& gpu, ConstRows q, KvView kv, std::int64_t lay
     const std::int64_t all = (left + kKeyBlock - 1) / kKeyBlock;
     const int blocks = all < at_once ? static_cast<int>(all) : at_once;
     float score = kLowest;
+    slots[thread] = 0;
     if (thread < left) {
       const std::int64_t slot = visible.slot(row, first + thread);
       slots[thread] = static_cast<std::int32_t>(slot);
@@ -151,7 +144,7 @@ SPECDEC_DEVICE void attention(Gpu& gpu, ConstRows q, KvView kv, std::int64_t lay
       sums[thread] = sum;
     }
     if (own < blocks) {
-      const std::int64_t keys = left - own * kKeyBlock < kKeyBlock ? left - own * kKeyBlock : kKeyBlock;
+      const auto keys = static_cast<int>(left - own * kKeyBlock < kKeyBlock ? left - own * kKeyBlock : kKeyBlock);
       for (std::int64_t i = thread % kKeyBlock; i < dim; i += kKeyBlock) {
         parts[own * dim + i] =
             weigh_values(weights + own * kKeyBlock, slots + own * kKeyBlock, keys, kv.value(layer, source, 0) + i, dim);

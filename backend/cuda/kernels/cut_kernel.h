@@ -150,23 +150,18 @@ SPECDEC_DEVICE RowCut select(Gpu& gpu, const float* row, std::int64_t cols, cons
     }
     gpu.sync();
     constexpr int kAhead = 16;  // entries that a thread reads at a time
-    for (std::int64_t first = gpu.thread(); first < cols; first += kAhead * gpu.threads()) {
-      float weight[kAhead];
-      SPECDEC_UNROLL
-      for (int j = 0; j < kAhead; ++j) {
-        const std::int64_t i = first + j * gpu.threads();
-        weight[j] = i < cols ? row[i] : 0.0F;
-      }
-      SPECDEC_UNROLL
-      for (int j = 0; j < kAhead; ++j) {
-        const auto bits = std::bit_cast<std::uint32_t>(weight[j]);
-        if (weight[j] >= bound && before.keeps(weight[j], first + j * gpu.threads()) &&
-            bits >> (shift + Buckets::kBits) == prefix) {
-          const std::uint32_t at = (bits >> shift) & (Buckets::kCount - 1);
-          Measure::add(gpu, bits, &buckets.low[at], &buckets.high[at]);
-        }
-      }
-    }
+    const int thread = gpu.thread();
+    const int threads = gpu.threads();
+    in_batches<kAhead>(
+        share_of(cols, thread, threads), [&](int i) { return row[thread + i * threads]; },
+        [&](int i, float weight) {
+          const auto bits = std::bit_cast<std::uint32_t>(weight);
+          if (weight >= bound && before.keeps(weight, thread + i * threads) &&
+              bits >> (shift + Buckets::kBits) == prefix) {
+            const std::uint32_t at = (bits >> shift) & (Buckets::kCount - 1);
+            Measure::add(gpu, bits, &buckets.low[at], &buckets.high[at]);
+          }
+        });
     gpu.sync();
     const auto sum_of = [&](std::uint32_t i) {
       return (std::uint64_t{buckets.high[i]} << Mass::kHalf) + buckets.low[i];

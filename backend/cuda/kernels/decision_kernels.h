@@ -17,7 +17,11 @@ struct Candidate {
   std::int64_t index;
 };
 
-inline constexpr std::size_t kDecisionSharedBytes = kDecisionThreads * sizeof(Candidate);
+inline constexpr int kDecisionLoads = 16;
+/// Weights of a slice in the block's memory at a time.
+inline constexpr std::int64_t kDecisionWeights = std::int64_t{kDecisionLoads} * kDecisionThreads;
+inline constexpr std::size_t kDecisionSharedBytes = kDecisionWeights * sizeof(float);
+static_assert(kDecisionSharedBytes >= kDecisionThreads * sizeof(Candidate));
 
 /// The largest of [0, count), the first of equal ones; every thread gets it. All NaN: {-inf, 0}.
 template <class Gpu>
@@ -28,10 +32,14 @@ SPECDEC_DEVICE Candidate largest_of(Gpu& gpu, const float* x, std::int64_t count
     return b.value < a.value || (a.value == b.value && a.index < b.index);
   };
   Candidate best{-__builtin_inff(), kNone};
-  for (std::int64_t i = gpu.thread(); i < count; i += gpu.threads()) {
-    const Candidate mine{x[i], i};
-    best = better(mine, best) ? mine : best;
-  }
+  const int thread = gpu.thread();
+  const int threads = gpu.threads();
+  in_batches<kDecisionLoads>(
+      share_of(count, thread, threads), [&](int i) { return x[thread + i * threads]; },
+      [&](int i, float value) {
+        const Candidate mine{value, thread + std::int64_t{i} * threads};
+        best = better(mine, best) ? mine : best;
+      });
   all[gpu.thread()] = best;
   gpu.sync();
   for (int half = gpu.threads() / 2; half > 0; half /= 2) {
@@ -65,14 +73,20 @@ SPECDEC_DEVICE void slice_sum(Gpu& gpu, ConstRows logits, float temperature, con
   SliceSum& result = out[gpu.block_y() * slice_count + gpu.block_x()];
   const float* x = logits.row(gpu.block_y()) + slice.begin;
   const float max = largest_of(gpu, x, slice.size()).value / temperature;
-  auto* weights = reinterpret_cast<float*>(gpu.shared());  // of as many entries as there are threads
+  auto* const weights = reinterpret_cast<float*>(gpu.shared());  // [kDecisionWeights]
+  const int thread = gpu.thread();
+  const int threads = gpu.threads();
   double sum = 0;
-  for (std::int64_t first = 0; first < slice.size(); first += gpu.threads()) {
-    const std::int64_t i = first + gpu.thread();
-    weights[gpu.thread()] = i < slice.size() ? elementary::exp(x[i] / temperature - max) : 0.0F;
+  for (std::int64_t first = 0; first < slice.size(); first += kDecisionWeights) {
+    const std::int64_t count = slice.size() - first < kDecisionWeights ? slice.size() - first : kDecisionWeights;
+    in_batches<kDecisionLoads>(
+        share_of(count, thread, threads), [&](int i) { return x[first + thread + i * threads]; },
+        [&](int i, float logit) { weights[thread + i * threads] = elementary::exp(logit / temperature - max); });
     gpu.sync();
-    for (int w = gpu.thread(); gpu.thread() < kRowLanes && w < gpu.threads(); w += kRowLanes) {
-      sum += static_cast<double>(weights[w]);
+    if (thread < kRowLanes) {
+      in_batches<kDecisionLoads>(
+          share_of(count, thread, kRowLanes), [&](int i) { return weights[thread + i * kRowLanes]; },
+          [&](int, float weight) { sum += static_cast<double>(weight); });
     }
     gpu.sync();
   }

@@ -47,6 +47,34 @@ inline constexpr int kWarp = 32;
 /// Lanes that a row is summed in: the CPU's (docs/numerics.md, rule 5).
 inline constexpr int kRowLanes = kLanes;
 
+/// act(i, load(i)) for i = 0, 1, ... count - 1, in order, with kLoads loads under way at a time. None of them is conditional: a thread has seven predicates, and loads
+/// that need more of them follow one another.
+template <int kLoads, typename Load, typename Act>
+SPECDEC_DEVICE void in_batches(int count, const Load& load, const Act& act) {
+  int at = 0;
+  for (; at + kLoads <= count; at += kLoads) {
+    decltype(load(0)) loaded[kLoads];
+    SPECDEC_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      loaded[i] = load(at + i);
+    }
+    SPECDEC_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      act(at + i, loaded[i]);
+    }
+  }
+  if constexpr (kLoads > 1) {
+    constexpr int kFewer = kLoads >= 4 ? kLoads / 4 : 1;
+    in_batches<kFewer>(
+        count - at, [&](int i) { return load(at + i); }, [&](int i, const auto& value) { act(at + i, value); });
+  }
+}
+
+/// How many of `count` items, dealt in turn, thread `thread` of `threads` gets.
+constexpr int share_of(std::int64_t count, int thread, int threads) {
+  return count <= thread ? 0 : static_cast<int>((count - thread + threads - 1) / threads);
+}
+
 /// Sum over the lanes 0 to 15 of a warp in their fixed tree; every lane gets it.
 template <class Gpu, typename T>
 SPECDEC_DEVICE T tree_sum(Gpu& gpu, T value) {

@@ -10,6 +10,8 @@
 
 namespace specdec::cuda {
 
+inline constexpr int kDrawLoads = 16;
+
 constexpr std::int64_t draw_blocks(std::int64_t cols) {
   constexpr auto kBlock = static_cast<std::int64_t>(kDrawBlock);
   return (cols + kBlock - 1) / kBlock;
@@ -22,22 +24,13 @@ constexpr std::size_t draw_shared_bytes(std::int64_t cols) {
 
 /// One thread: the running sums of `sums`, in place.
 SPECDEC_DEVICE inline void add_up(double* sums, std::int64_t count) {
-  constexpr int kAhead = 8;  // sums that are read at a time, so that only additions wait for one another
   double total = 0;
-  for (std::int64_t first = 0; first < count; first += kAhead) {
-    double sum[kAhead];
-    SPECDEC_UNROLL
-    for (int i = 0; i < kAhead; ++i) {
-      sum[i] = first + i < count ? sums[first + i] : 0.0;
-    }
-    SPECDEC_UNROLL
-    for (int i = 0; i < kAhead; ++i) {
-      total += sum[i];
-      if (first + i < count) {
-        sums[first + i] = total;
-      }
-    }
-  }
+  in_batches<kDrawLoads>(
+      static_cast<int>(count), [&](int i) { return sums[i]; },
+      [&](int i, double sum) {
+        total += sum;
+        sums[i] = total;
+      });
 }
 
 /// One thread: the entry at which the sum, which starts at `running`, first exceeds the goal; else the last positive one.
@@ -81,11 +74,11 @@ SPECDEC_DEVICE void draw(Gpu& gpu, ConstRows weights, RowRecord* records, std::i
   for (std::int64_t first = 0; first < blocks; first += groups) {
     const std::int64_t block = first + gpu.thread() / kRowLanes;
     double sum = 0;
-    SPECDEC_UNROLL
-    for (std::int64_t i = 0; i < kBlock; i += kRowLanes) {
-      const std::int64_t at = block * kBlock + i + lane;
-      sum += static_cast<double>(at < weights.cols ? row[at] : 0.0F);
-    }
+    const std::int64_t own = block * kBlock + lane;
+    const std::int64_t left = weights.cols - own;
+    in_batches<kDrawLoads>(
+        share_of(left < kBlock ? left : kBlock, 0, kRowLanes), [&](int i) { return row[own + i * kRowLanes]; },
+        [&](int, float entry) { sum += static_cast<double>(entry); });
     for (int half = kRowLanes / 2; half > 0; half /= 2) {
       const double other = gpu.shuffle(sum, (gpu.thread() + half) % kWarp);
       sum = sum + other;

@@ -86,10 +86,23 @@ SPECDEC_DEVICE double lane_sum(Gpu& gpu, std::int64_t count, const Entry& x) {
     memory.sum[lane] = 0;
   }
   for (std::int64_t first = 0; first < count; first += std::int64_t{gpu.threads()} * kRunEntries) {
+    const std::int64_t own = first + run * kRunEntries * kRowLanes + lane;
+    float entry[kRunEntries];
+    if (own + (kRunEntries - 1) * kRowLanes < count) {  // see in_batches()
+      SPECDEC_UNROLL
+      for (int i = 0; i < kRunEntries; ++i) {
+        entry[i] = x(own + i * kRowLanes);
+      }
+    } else {
+      SPECDEC_UNROLL
+      for (int i = 0; i < kRunEntries; ++i) {
+        const std::int64_t at = own + i * kRowLanes;
+        entry[i] = at < count ? x(at) : 0.0F;  // a zero changes no sum
+      }
+    }
     SPECDEC_UNROLL
     for (int i = 0; i < kRunEntries; ++i) {
-      const std::int64_t at = first + (run * kRunEntries + i) * kRowLanes + lane;
-      mine[i * kRowLanes] = at < count ? x(at) : 0.0F;  // a zero changes no sum
+      mine[i * kRowLanes] = entry[i];
     }
     if (run == 0) {
       memory.next[lane] = 0;

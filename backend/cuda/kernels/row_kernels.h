@@ -89,7 +89,7 @@ class FoldedRow {
       }
       gpu.sync();
       if (gpu.thread() < kRowLanes) {
-        sum = fold_lane(memory_ + gpu.thread(), (count - gpu.thread() + kRowLanes - 1) / kRowLanes, sum, fold);
+        sum = fold_lane(memory_ + gpu.thread(), share_of(count, gpu.thread(), kRowLanes), sum, fold);
       }
     }
     sum = tree_sum(gpu, sum);
@@ -109,54 +109,43 @@ class FoldedRow {
 
   template <typename Element>
   SPECDEC_DEVICE void bring(Gpu& gpu, std::int64_t first, std::int64_t count, const Element& element) {
-    constexpr int kLoads = 8;  // of a thread, under way at a time
-    for (std::int64_t i = gpu.thread(); i < count; i += std::int64_t{kLoads} * gpu.threads()) {
-      float loaded[kLoads];
-      SPECDEC_UNROLL
-      for (int l = 0; l < kLoads; ++l) {
-        const std::int64_t at = i + std::int64_t{l} * gpu.threads();
-        loaded[l] = at < count ? element(first + at) : 0;
-      }
-      SPECDEC_UNROLL
-      for (int l = 0; l < kLoads; ++l) {
-        const std::int64_t at = i + std::int64_t{l} * gpu.threads();
-        if (at < count) {
-          memory_[at] = loaded[l];
-        }
-      }
-    }
+    constexpr int kLoads = 8;
+    const int threads = gpu.threads();
+    const int thread = gpu.thread();
+    in_batches<kLoads>(
+        share_of(count, thread, threads), [&](int i) { return element(first + thread + i * threads); },
+        [&](int i, float value) { memory_[thread + i * threads] = value; });
   }
 
   /// Elements are read from the block's memory while those before them are folded.
   template <typename Fold>
-  SPECDEC_DEVICE static float fold_lane(const float* elements, std::int64_t count, float sum, const Fold& fold) {
+  SPECDEC_DEVICE static float fold_lane(const float* elements, int count, float sum, const Fold& fold) {
     constexpr int kAhead = 8;
-    float next[kAhead];
-    const auto read = [&](std::int64_t first) {
+    const int batches = count / kAhead;
+    float next[kAhead] = {};
+    const auto read = [&](int batch) {
       SPECDEC_UNROLL
       for (int a = 0; a < kAhead; ++a) {
-        next[a] = first + a < count ? elements[(first + a) * kRowLanes] : 0;
+        next[a] = elements[(batch * kAhead + a) * kRowLanes];
       }
     };
-    read(0);
-    std::int64_t at = 0;
-    for (; at + kAhead <= count; at += kAhead) {
+    if (batches > 0) {
+      read(0);
+    }
+    for (int batch = 0; batch < batches; ++batch) {
       float now[kAhead];
       SPECDEC_UNROLL
       for (int a = 0; a < kAhead; ++a) {
         now[a] = next[a];
       }
-      read(at + kAhead);
+      read(batch + 1 < batches ? batch + 1 : batch);
       SPECDEC_UNROLL
       for (int a = 0; a < kAhead; ++a) {
         sum = fold(sum, now[a]);
       }
     }
-    SPECDEC_UNROLL
-    for (int a = 0; a < kAhead; ++a) {
-      if (at + a < count) {
-        sum = fold(sum, next[a]);
-      }
+    for (int at = batches * kAhead; at < count; ++at) {
+      sum = fold(sum, elements[at * kRowLanes]);
     }
     return sum;
   }
@@ -166,28 +155,28 @@ class FoldedRow {
   std::int64_t cols_;
 };
 
-/// Of a norm: what comes once for every column, asked for before the row is folded. Whatever is beyond it is read when it is needed.
+/// Of a norm: what comes once for every column, asked for before the row is folded. What is beyond it is read when it is needed.
 template <class Gpu>
 class HeldColumns {
  public:
-  SPECDEC_DEVICE HeldColumns(Gpu& gpu, const float* values, std::int64_t cols) : values_(values) {
+  SPECDEC_DEVICE HeldColumns(Gpu& gpu, const float* values, std::int64_t cols)
+      : values_(values), share_(share_of(cols, gpu.thread(), gpu.threads())) {
     SPECDEC_UNROLL
     for (int h = 0; h < kHeld; ++h) {
-      const std::int64_t i = gpu.thread() + std::int64_t{h} * gpu.threads();
-      held_[h] = i < cols ? values[i] : 0;
+      held_[h] = h < share_ ? values[gpu.thread() + h * gpu.threads()] : 0;
     }
   }
   /// act(i, value) for every column of this thread.
   template <typename Act>
-  SPECDEC_DEVICE void each(Gpu& gpu, std::int64_t cols, const Act& act) const {
+  SPECDEC_DEVICE void each(Gpu& gpu, const Act& act) const {
     SPECDEC_UNROLL
     for (int h = 0; h < kHeld; ++h) {
-      const std::int64_t i = gpu.thread() + std::int64_t{h} * gpu.threads();
-      if (i < cols) {
-        act(i, held_[h]);
+      if (h < share_) {
+        act(gpu.thread() + h * gpu.threads(), held_[h]);
       }
     }
-    for (std::int64_t i = gpu.thread() + std::int64_t{kHeld} * gpu.threads(); i < cols; i += gpu.threads()) {
+    for (int h = kHeld; h < share_; ++h) {
+      const int i = gpu.thread() + h * gpu.threads();
       act(i, values_[i]);
     }
   }
@@ -196,6 +185,7 @@ class HeldColumns {
   static constexpr int kHeld = 8;
 
   const float* values_;
+  int share_;
   float held_[kHeld];
 };
 
@@ -204,7 +194,7 @@ SPECDEC_DEVICE void write_rms_norm(Gpu& gpu, FoldedRow<Gpu>& row, const HeldColu
                                    float eps, float* to) {
   const float squares = row.fold(gpu, [](float sum, float value) { return fused(value, value, sum); });
   const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(cols) + eps);
-  weight.each(gpu, cols, [&](std::int64_t i, float by) { to[i] = row[i] * inverse * by; });
+  weight.each(gpu, [&](int i, float by) { to[i] = row[i] * inverse * by; });
 }
 
 template <class Gpu>
@@ -216,7 +206,7 @@ SPECDEC_DEVICE void write_layer_norm(Gpu& gpu, FoldedRow<Gpu>& row, const HeldCo
     return fused(centred, centred, sum);
   });
   const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(cols) + eps);
-  weight.each(gpu, cols, [&](std::int64_t i, float by) { to[i] = fused((row[i] - mean) * inverse, by, bias[i]); });
+  weight.each(gpu, [&](int i, float by) { to[i] = fused((row[i] - mean) * inverse, by, bias[i]); });
 }
 
 template <class Gpu>

@@ -87,13 +87,21 @@ template <class Gpu>
 SPECDEC_DEVICE void bring_tile(Gpu& gpu, const float* from, std::int64_t stride, std::int64_t rows, std::int64_t cols,
                                float* to) {
   constexpr int kLoads = static_cast<int>(kSplitDims * kKeyBlock) / kSplitThreads;
+  constexpr int kRowsAtOnce = kSplitThreads / static_cast<int>(kKeyBlock);
   float loaded[kLoads];
-  SPECDEC_UNROLL
-  for (int i = 0; i < kLoads; ++i) {
-    const int at = gpu.thread() + i * kSplitThreads;
-    const int row = at / static_cast<int>(kKeyBlock);
-    const int col = at % static_cast<int>(kKeyBlock);
-    loaded[i] = row < rows && col < cols ? from[row * stride + col] : 0;
+  const int row = gpu.thread() / static_cast<int>(kKeyBlock);
+  const int col = gpu.thread() % static_cast<int>(kKeyBlock);
+  const float* const mine = from + row * stride + col;
+  if (rows == kSplitDims && cols == kKeyBlock) {  // see in_batches()
+    SPECDEC_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      loaded[i] = mine[i * kRowsAtOnce * stride];
+    }
+  } else {
+    SPECDEC_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      loaded[i] = row + i * kRowsAtOnce < rows && col < cols ? mine[i * kRowsAtOnce * stride] : 0;
+    }
   }
   SPECDEC_UNROLL
   for (int i = 0; i < kLoads; ++i) {
@@ -263,6 +271,13 @@ inline constexpr int kMergeThreads = 128;
 /// Blocks of keys that a thread has asked for before it adds the first.
 inline constexpr int kMergeLoads = 8;
 
+/// What a thread adds of a block of keys.
+struct OfBlock {
+  float highest;
+  float sum;
+  float value;
+};
+
 /// After attention_values. Blocks: one a row (x) and query head (y), kMergeThreads threads.
 template <class Gpu>
 SPECDEC_DEVICE void attention_merge(Gpu& gpu, VisibleSlots visible, AttentionParts parts, std::int64_t dim, Rows out) {
@@ -277,29 +292,20 @@ SPECDEC_DEVICE void attention_merge(Gpu& gpu, VisibleSlots visible, AttentionPar
     float largest = -__builtin_inff();
     float sum = 0;
     float value = 0;
-    for (std::int64_t block = 0; block < blocks; block += kMergeLoads) {
-      float highest[kMergeLoads];
-      float sums[kMergeLoads];
-      float values[kMergeLoads];
-      SPECDEC_UNROLL
-      for (int b = 0; b < kMergeLoads; ++b) {
-        const std::int64_t at = first + block + b;
-        const bool is = block + b < blocks;
-        highest[b] = is ? parts.highest[at] : 0;
-        sums[b] = is ? parts.sums[at * kRowLanes + lane] : 0;
-        values[b] = is && i < dim ? parts.values[at * dim + i] : 0;
-      }
-      SPECDEC_UNROLL
-      for (int b = 0; b < kMergeLoads; ++b) {
-        if (block + b < blocks) {
+    const std::int64_t component = i < dim ? i : 0;
+    in_batches<kMergeLoads>(
+        static_cast<int>(blocks),
+        [&](int block) {
+          const std::int64_t at = first + block;
+          return OfBlock{parts.highest[at], parts.sums[at * kRowLanes + lane], parts.values[at * dim + component]};
+        },
+        [&](int, const OfBlock& block) {
           const float before = largest;
-          largest = before < highest[b] ? highest[b] : before;
+          largest = before < block.highest ? block.highest : before;
           const float factor = elementary::exp(before - largest);
-          sum = fused(sum, factor, sums[b]);
-          value = fused(value, factor, values[b]);
-        }
-      }
-    }
+          sum = fused(sum, factor, block.sum);
+          value = fused(value, factor, block.value);
+        });
     const float total = tree_sum(gpu, sum);
     if (i < dim) {
       out.row(row)[head * dim + i] = value / total;
