@@ -26,7 +26,7 @@ RowParallelLinear::RowParallelLinear(Backend& backend, Communicator& group, cons
 
 void RowParallelLinear::forward(ConstRows x, Rows y, Stream stream) {
   check(y.stride == y.cols, "RowParallelLinear: y must be contiguous, since its rows are reduced as one payload");
-  if (next_ != nullptr) {
+  if (next_ != nullptr && group_.size() > 1) {
     backend_.matmul_before(*weight_, x, y, *next_, stream);
   } else {
     backend_.matmul(*weight_, x, y, stream);

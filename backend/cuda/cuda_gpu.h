@@ -143,8 +143,9 @@ struct Launch;
 /// More of a block's memory than this has to be asked for.
 inline constexpr std::size_t kSharedByDefault = std::size_t{48} * 1024;
 
-/// Launch<&rms_norm<CudaGpu>>::on(stream, overlap, grid, x, ...). With `overlap` its blocks may start while the kernel before it ends (programmatic
-/// dependent launch), which hides what a launch costs; every kernel waits for the one before it, and so for all.
+/// Launch<&rms_norm<CudaGpu>>::on(stream, overlap, grid, x, ...). With `overlap` the blocks of a kernel that waits itself may start while the kernel before it
+/// ends (programmatic dependent launch): it has something to do until then. Others start when that has ended: their blocks, early and idle,
+/// made a pass of Llama 3 8B slower on an H200 (5.7 ms beside 5.3).
 template <typename... Parameters, void (*kFunction)(CudaGpu&, Parameters...)>
 struct Launch<kFunction> {
   static cudaError_t on(cudaStream_t stream, bool overlap, const Grid& grid, Parameters... parameters) {
@@ -169,7 +170,7 @@ struct Launch<kFunction> {
     config.dynamicSmemBytes = grid.shared_bytes;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = overlap ? 1 : 0;
+    config.numAttrs = overlap && (kAwaited<Parameters> || ...) ? 1 : 0;
     return cudaLaunchKernelEx(&config, kernel<kFunction, Parameters...>, parameters...);
   }
 };

@@ -18,7 +18,7 @@ namespace specdec::cuda {
 
 /// The operations of a RowSampler as launches of kernels on a `Device` (gpu_backend.h). Blocks that have a part of a row are of kPartThreads threads, those
 /// that have a whole one of kRowThreads; no bit depends on either.
-template <class Device, int kPartThreads = 256, int kRowThreads = 512>
+template <class Device, int kPartThreads = 256, int kRowThreads = 1024>
 class GpuRowSampler final : public RowSampler {
  public:
   GpuRowSampler(Device& device, const SamplingParams& params) : device_(device), params_(params) {}

@@ -10,14 +10,14 @@
 /// Statistics of vocabulary slices, with the bits of backend/cpu/logits_inl.h. One block a slice (x) of a row (y).
 namespace specdec::cuda {
 
-inline constexpr int kDecisionThreads = 256;
+inline constexpr int kDecisionThreads = 1024;
 
 struct Candidate {
   float value;
   std::int64_t index;
 };
 
-inline constexpr int kDecisionLoads = 16;
+inline constexpr int kDecisionLoads = 8;
 /// Weights of a slice in the block's memory at a time.
 inline constexpr std::int64_t kDecisionWeights = std::int64_t{kDecisionLoads} * kDecisionThreads;
 inline constexpr std::size_t kDecisionSharedBytes = kDecisionWeights * sizeof(float);

@@ -10,6 +10,8 @@ namespace specdec::cuda {
 
 /// Entries of a lane that one thread adds up.
 inline constexpr int kRunEntries = 16;
+/// Runs whose sums are read at a time.
+inline constexpr int kRunsRead = 8;
 
 /// What a run of entries adds to the sum before it, found without that sum. As long as a sum stays between two powers of two, its doubles are as far apart
 /// from end to end: each addition rounds the entry to that distance, and only a tie asks whether the sum is an even or an odd multiple of it. So the run is
@@ -19,9 +21,9 @@ struct RunSum {
   double to_odd;
 };
 
-/// The block's memory in a lane_sum, for a block of up to 512 threads.
+/// The block's memory in a lane_sum, for a block of up to 1024 threads.
 struct LaneSumMemory {
-  static constexpr int kRuns = 32;
+  static constexpr int kRuns = 64;
 
   float entries[kRuns * kRunEntries * kRowLanes];
   RunSum runs[kRuns * kRowLanes];
@@ -54,20 +56,27 @@ SPECDEC_DEVICE inline void take_runs(LaneSumMemory& memory, int lane, int runs) 
   double sum = memory.sum[lane];
   const double limit = 2.0 * least_of_range(sum);
   int run = memory.next[lane];
-  for (bool inside = true; inside && run < runs; ++run) {
-    const RunSum& found = memory.runs[run * kRowLanes + lane];
-    const double more = (std::bit_cast<std::uint64_t>(sum) & 1U) == 0 ? found.to_even : found.to_odd;
-    // Where the sums of add_run left the range, so does this one.
-    inside = more == 0.0 || sum + more < limit;
-    if (inside) {
-      sum += more;
-      continue;
-    }
+  int taken = 0;
+  bool inside = true;
+  // Read in batches and without a branch, so that only additions wait for one another.
+  in_batches<kRunsRead>(
+      runs - run, [&](int i) { return memory.runs[(run + i) * kRowLanes + lane]; },
+      [&](int i, const RunSum& found) {
+        const double more = (std::bit_cast<std::uint64_t>(sum) & 1U) == 0 ? found.to_even : found.to_odd;
+        const double next = sum + more;
+        // Where the sums of add_run left the range, so does this one.
+        inside = inside && (more == 0.0 || next < limit);
+        sum = inside ? next : sum;
+        taken = inside ? i + 1 : taken;
+      });
+  run += taken;
+  if (run < runs) {
     const float* entries = memory.entries + run * kRunEntries * kRowLanes + lane;
     SPECDEC_UNROLL
     for (int i = 0; i < kRunEntries; ++i) {
       sum += static_cast<double>(entries[i * kRowLanes]);
     }
+    ++run;
   }
   memory.sum[lane] = sum;
   memory.next[lane] = run;

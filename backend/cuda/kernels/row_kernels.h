@@ -161,9 +161,16 @@ class HeldColumns {
  public:
   SPECDEC_DEVICE HeldColumns(Gpu& gpu, const float* values, std::int64_t cols)
       : values_(values), share_(share_of(cols, gpu.thread(), gpu.threads())) {
-    SPECDEC_UNROLL
-    for (int h = 0; h < kHeld; ++h) {
-      held_[h] = h < share_ ? values[gpu.thread() + h * gpu.threads()] : 0;
+    if (share_ >= kHeld) {  // see in_batches()
+      SPECDEC_UNROLL
+      for (int h = 0; h < kHeld; ++h) {
+        held_[h] = values[gpu.thread() + h * gpu.threads()];
+      }
+    } else {
+      SPECDEC_UNROLL
+      for (int h = 0; h < kHeld; ++h) {
+        held_[h] = h < share_ ? values[gpu.thread() + h * gpu.threads()] : 0;
+      }
     }
   }
   /// act(i, value) for every column of this thread.
