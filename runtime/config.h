@@ -89,7 +89,7 @@ struct RunConfig {
   /// How a GPU computes, with `backend: cuda`.
   struct Cuda {
     bool graphs = true;          ///< replay passes that come again as CUDA graphs
-    bool overlap = true;         ///< start kernels while the one before them ends
+    bool overlap = true;         ///< start products while the kernel before them ends
     bool fuse = true;            ///< activations within the products before them
     std::int64_t prefetch = 16;  ///< MiB of weights, at most, that the product before an all-reduce asks for
     CudaProducts matmul = CudaProducts::kTensor;

@@ -370,7 +370,7 @@ std::vector<ConfigKey> make_keys() {
                          [](RunConfig& c) -> bool& { return c.cuda.graphs; }));
   keys.push_back(
       boolean("cuda.overlap",
-              "With `backend: cuda`, start kernels while the one before them ends, on GPUs that can (compute "
+              "With `backend: cuda`, start products while the kernel before them ends, on GPUs that can (compute "
               "capability 9.0 and later).",
               [](RunConfig& c) -> bool& { return c.cuda.overlap; }));
   keys.push_back(
@@ -378,12 +378,12 @@ std::vector<ConfigKey> make_keys() {
               "With `backend: cuda` and `cuda.matmul: tensor`, gated products do their activation themselves; "
               "off, a kernel after them does.",
               [](RunConfig& c) -> bool& { return c.cuda.fuse; }));
-  keys.push_back(
-      integer("cuda.prefetch", int64_t{0}, int64_t{1024},
-              "With `backend: cuda`, at most so many MiB of the weights that come after an all-reduce are asked "
-              "for by the product before it, into the second-level cache; 0: none. Not with `cuda.matmul: "
-              "cublas` or `cpu_order`.",
-              [](RunConfig& c) -> int64_t& { return c.cuda.prefetch; }));
+  keys.push_back(integer("cuda.prefetch", int64_t{0}, int64_t{1024},
+                         "With several ranks and `backend: cuda`, at most so many MiB of the weights that come after "
+                         "an all-reduce are asked "
+                         "for by the product before it, into the second-level cache; 0: none. Not with `cuda.matmul: "
+                         "cublas` or `cpu_order`.",
+                         [](RunConfig& c) -> int64_t& { return c.cuda.prefetch; }));
   keys.push_back(choice(
       "cuda.matmul", {"tensor", "cublas", "vector", "cpu_order"},
       "With `backend: cuda`, what multiplies with weights of bf16 and f16: our kernel for tensor cores, `cublas`, our "

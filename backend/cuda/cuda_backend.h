@@ -43,7 +43,7 @@ struct CudaOptions {
   bool share = false;   ///< more ranks than devices take them in turn
   CudaProducts products = CudaProducts::kTensor;
   bool graphs = true;  ///< passes that come again are replayed as CUDA graphs, in place of a launch for every kernel
-  /// Kernels start while the one before them ends, on GPUs that can (compute capability 9.0 and later).
+  /// Products start while the kernel before them ends, on GPUs that can (compute capability 9.0 and later).
   bool overlap = true;
   /// Products with gates have them act at once, where `products` are tensor cores'; off, a kernel of its own does.
   bool fuse = true;

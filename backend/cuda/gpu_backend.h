@@ -154,12 +154,11 @@ class GpuBackend final : public Backend {
     const std::int64_t blocks = key_blocks(chain);
     if (blocks <= kKeyBlocksAtOnce || !chain_.in_order() || !std::ranges::is_sorted(kv_head)) {
       const std::int64_t at_once = std::min(blocks, kKeyBlocksAtOnce);
-      const std::int32_t shares = attention_shares(chain.rows() * heads);
       const Grid grid{.x = chain.rows(),
-                      .y = heads * shares,
+                      .y = heads,
                       .threads = static_cast<int>(at_once * kKeyBlock),
                       .shared_bytes = attention_shared_bytes(view.shape.head_dim, at_once)};
-      device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible, source, scale, shares, out);
+      device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible, source, scale, out);
       return;
     }
     const std::int64_t dim = view.shape.head_dim;

@@ -126,10 +126,15 @@ TEST(RowParallelLinear, GoesOverTheHostWhereTheCommunicatorDoes) {
 TEST(RowParallelLinear, OfOneRankGoesNowhere) {
   run_ranks(1, [](Communicator& group) {
     DeviceBackend backend;
+    const float weight = 1;
+    const auto next = backend.pack({.stacked = {{reinterpret_cast<const std::byte*>(&weight), DType::kF32, 1, 1, 1, 1}},
+                                    .slices = {{0, 1}},
+                                    .dtype = DType::kF32});
     std::vector<float> y;
-    forward(backend, group, y);
+    forward(backend, group, y, next.get());
     EXPECT_EQ(y, (std::vector<float>{6, 22, 38}));
     EXPECT_EQ(backend.downloads, 0);
+    EXPECT_EQ(backend.asked, nullptr) << "there is no wait to ask for weights in";
   });
 }
 

@@ -29,13 +29,6 @@ inline constexpr std::int64_t kKeyBlocksAtOnce = 8;
 /// Loads of a thread that are under way at a time: each takes as long as hundreds of multiply-adds.
 inline constexpr int kAttentionLoads = 32;
 
-/// Into how many shares the components of a head are cut. Each block of threads reads all keys, but values of its share only: with few heads and rows most
-/// multiprocessors would have nothing to do.
-constexpr std::int32_t attention_shares(std::int64_t rows_and_heads) {
-  constexpr std::int64_t kBlocks = 132;
-  return rows_and_heads * 4 <= kBlocks ? 4 : rows_and_heads * 2 <= kBlocks ? 2 : 1;
-}
-
 /// Bytes of a block's memory that works on `at_once` blocks of keys: query, weighted values, and of each block of keys its values, weights, slots, largest
 /// scores of its two warps and the factor for what came before it; sums by lane.
 inline std::size_t attention_shared_bytes(std::int64_t head_dim, std::int64_t at_once) {
@@ -74,21 +67,18 @@ SPECDEC_DEVICE inline float weigh_values(const float* weights, const std::int32_
   return (chain[0] + chain[1]) + (chain[2] + chain[3]);
 }
 
-/// One of `shares` shares of the components (y, last) of a query head (y) of one row (x) a block of threads, as many as the keys that it works on at once; with the bits of backend/cpu/attention_inl.h: a score
+/// One query head (y) of one row (x) a block of threads, as many as the keys that it works on at once; with the bits of backend/cpu/attention_inl.h: a score
 /// is one chain over head_dim; the weights of a block of keys are summed by slot mod 16, values by slot mod 4 and then in a tree; blocks follow one another in
 /// the online form of softmax (Milakov & Gimelshein 2018). What a block of keys adds depends on those before it only through the largest score so
 /// far, so that several are worked on side by side and their sums added in order.
 template <class Gpu>
 SPECDEC_DEVICE void attention(Gpu& gpu, ConstRows q, KvView kv, std::int64_t layer, VisibleSlots visible,
-                              const std::int32_t* kv_head, float scale, std::int32_t shares, Rows out) {
+                              const std::int32_t* kv_head, float scale, Rows out) {
   using elementary::fused;
   constexpr float kLowest = -__builtin_inff();
   const std::int64_t row = gpu.block_x();
-  const std::int64_t head = gpu.block_y() / shares;
+  const std::int64_t head = gpu.block_y();
   const std::int64_t dim = kv.shape.head_dim;
-  const std::int64_t share = (dim + shares - 1) / shares;
-  const std::int64_t begin = gpu.block_y() % shares * share;
-  const std::int64_t end = begin + share < dim ? begin + share : dim;
   const std::int64_t source = kv_head[head];
   const int thread = gpu.thread();
   const int at_once = gpu.threads() / static_cast<int>(kKeyBlock);
@@ -155,20 +145,20 @@ SPECDEC_DEVICE void attention(Gpu& gpu, ConstRows q, KvView kv, std::int64_t lay
     }
     if (own < blocks) {
       const auto keys = static_cast<int>(left - own * kKeyBlock < kKeyBlock ? left - own * kKeyBlock : kKeyBlock);
-      for (std::int64_t i = begin + thread % kKeyBlock; i < end; i += kKeyBlock) {
+      for (std::int64_t i = thread % kKeyBlock; i < dim; i += kKeyBlock) {
         parts[own * dim + i] =
             weigh_values(weights + own * kKeyBlock, slots + own * kKeyBlock, keys, kv.value(layer, source, 0) + i, dim);
       }
     }
     gpu.sync();
-    for (std::int64_t i = begin + thread; i < end; i += gpu.threads()) {
+    for (std::int64_t i = thread; i < dim; i += gpu.threads()) {
       for (int block = 0; block < blocks; ++block) {
         values[i] = fused(values[i], factors[block], parts[block * dim + i]);
       }
     }
   }
   const float total = tree_sum(gpu, sums[thread % kRowLanes]);
-  for (std::int64_t i = begin + thread; i < end; i += gpu.threads()) {
+  for (std::int64_t i = thread; i < dim; i += gpu.threads()) {
     out.row(row)[head * dim + i] = values[i] / total;
   }
 }
