@@ -11,12 +11,20 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/kernels/row_kernels.h"
 #include "tests/support/gpu_matrix.h"
 
 namespace specdec::battery {
+namespace {
+
+/// More than a block keeps in its memory.
+constexpr std::int64_t kWideRow = cuda::kFoldedFloats + 30;
+
+}  // namespace
 
 void expect_norms_of_the_cpu(Backend& gpu) {
-  for (const std::int64_t cols : {1, 15, 37, 64, 200, 4100}) {
+  for (const std::int64_t cols : {std::int64_t{1}, std::int64_t{15}, std::int64_t{37}, std::int64_t{64},
+                                  std::int64_t{200}, std::int64_t{4100}, kWideRow}) {
     const auto norm = [&](Backend& backend, bool centred) {
       Matrix x(backend, 3, cols, random_values(3 * cols, 1));
       Matrix weight(backend, 1, cols, random_values(cols, 2));
@@ -65,25 +73,26 @@ void expect_embeddings_of_the_cpu(Backend& gpu) {
 }
 
 void expect_norms_of_sums(Backend& gpu) {
-  constexpr std::int64_t kCols = 300;
-  const auto norm = [&](Backend& backend, bool centred) {
-    Matrix x(backend, 2, kCols, random_values(2 * kCols, 70));
-    Matrix y(backend, 2, kCols, random_values(2 * kCols, 71));
-    Matrix weight(backend, 1, kCols, random_values(kCols, 72));
-    Matrix z(backend, 2, kCols);
-    if (centred) {
-      backend.add_layer_norm(x.rows(), y.rows(), weight.data(), weight.data(), 1e-5F, z.rows(), {});
-    } else {
-      backend.add_rms_norm(x.rows(), y.rows(), weight.data(), 1e-5F, z.rows(), {});
-    }
-    Values both = x.values();
-    std::ranges::copy(z.values(), std::back_inserter(both));
-    return both;
-  };
-  expect_alike(
-      gpu, [&](Backend& backend) { return norm(backend, false); }, "add_rms_norm");
-  expect_alike(
-      gpu, [&](Backend& backend) { return norm(backend, true); }, "add_layer_norm");
+  for (const std::int64_t cols : {std::int64_t{300}, kWideRow}) {
+    const auto norm = [&](Backend& backend, bool centred) {
+      Matrix x(backend, 2, cols, random_values(2 * cols, 70));
+      Matrix y(backend, 2, cols, random_values(2 * cols, 71));
+      Matrix weight(backend, 1, cols, random_values(cols, 72));
+      Matrix z(backend, 2, cols);
+      if (centred) {
+        backend.add_layer_norm(x.rows(), y.rows(), weight.data(), weight.data(), 1e-5F, z.rows(), {});
+      } else {
+        backend.add_rms_norm(x.rows(), y.rows(), weight.data(), 1e-5F, z.rows(), {});
+      }
+      Values both = x.values();
+      std::ranges::copy(z.values(), std::back_inserter(both));
+      return both;
+    };
+    expect_alike(
+        gpu, [&](Backend& backend) { return norm(backend, false); }, "add_rms_norm");
+    expect_alike(
+        gpu, [&](Backend& backend) { return norm(backend, true); }, "add_layer_norm");
+  }
 }
 
 void expect_norms_in_place(Backend& gpu) {

@@ -41,8 +41,9 @@ SPECDEC_DEVICE void add(Gpu& gpu, Rows x, ConstRows y) {
   }
 }
 
-/// Elements of a row that a block keeps in its memory, at most.
-inline constexpr std::int64_t kFoldedFloats = 12'287;  // 48 KB with their sum, which need not be asked for
+/// Elements of a row that a block keeps in its memory, at most: with their sum just under the 48 KB that need not be asked for.
+inline constexpr std::int64_t kFoldedFloats = 12'272;
+static_assert(kFoldedFloats % kRowLanes == 0, "a part of a row begins with lane 0");
 inline constexpr int kFoldThreads = 512;
 
 /// For as much of a row as fits, and its sum.
