@@ -32,6 +32,7 @@ SPECDEC_DEVICE void embed(Gpu& gpu, const std::byte* table, DType type, const st
   }
 }
 
+/// x = y + x; y with a stride of 0 is one row for all.
 template <class Gpu>
 SPECDEC_DEVICE void add(Gpu& gpu, Rows x, ConstRows y) {
   float* row = x.row(gpu.block_x());
@@ -51,7 +52,8 @@ constexpr std::size_t fold_shared_bytes(std::int64_t cols) {
   return static_cast<std::size_t>((cols < kFoldedFloats ? cols : kFoldedFloats) + 1) * sizeof(float);
 }
 
-/// A row that is folded and then read again, for one block of threads: it comes to the block's memory once, where it fits. fold_shared_bytes().
+/// A row that is folded and then read again, for one block of threads: it comes to the block's memory once, where it fits. fold() first: it waits until all of
+/// it is there. fold_shared_bytes().
 template <class Gpu>
 class FoldedRow {
  public:
@@ -319,8 +321,6 @@ SPECDEC_DEVICE void gelu_tanh(Gpu& gpu, Rows x) {
     row[i] = elementary::gelu_tanh(row[i]);
   }
 }
-
-/// x += y; y with a stride of 0 is one row for all.
 
 /// out = x rounded to bf16, as fp32: what a product with bf16 weights takes.
 template <class Gpu>

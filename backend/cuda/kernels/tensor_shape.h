@@ -60,7 +60,7 @@ struct TensorOutputs {
   WeightsAhead ahead;
 };
 
-/// How the kernel of tensor_matmul_kernel.h works; none of it but `vector` changes a bit of what comes out. Which is fastest is measured (tests/gpu/product_bench.cu).
+/// How the kernel of tensor_matmul_kernel.h works; none of it but `vector` changes a bit of what comes out. Which is fastest is measured (tests/gpu/product_bench.cpp).
 struct TensorShape {
   DType type = DType::kBF16;
   int warps = 8;        ///< of a block, at most kMaxParts: they share the inputs of its outputs
