@@ -428,10 +428,26 @@ TEST(HardwareFiles, AllLoadAndSayWhereTheirFiguresAreFrom) {
     const Hardware hardware = load_hardware(entry.path().string(), "test");
     EXPECT_EQ(hardware.name, entry.path().stem());
     EXPECT_GT(hardware.source.size(), 20U) << hardware.name;
-    EXPECT_GT(hardware.interconnect.all_reduce(16384, hardware.ranks), 0) << hardware.name;
+    EXPECT_EQ(hardware.interconnect.all_reduce(16384, hardware.ranks) > 0, hardware.ranks > 1) << hardware.name;
     ++files;
   }
-  EXPECT_GE(files, 13);
+  EXPECT_GE(files, 14);
+}
+
+TEST(HardwareFiles, AnH200IsAsItWasMeasured) {
+  const Hardware hardware = load_hardware((kSource / "configs/hardware/h200x1.yaml").string(), "test");
+  const auto ms = [&](const std::string& shape, std::int64_t rows) {
+    const ModelConfig model = load_model_config((kSource / "assets/shapes" / shape).string());
+    return 1e3 *
+           pass_time(hardware, work_of(model, {.rows = rows, .context = 128, .ranks = 1, .cache_bytes = 4}), 1).total();
+  };
+  // docs/benchmarking.md, "One H200".
+  EXPECT_NEAR(ms("llama-3-8b", 1), 5.31, 0.02 * 5.31);
+  EXPECT_NEAR(ms("llama-3-8b", 2), 5.44, 0.02 * 5.44);
+  EXPECT_NEAR(ms("llama-3-8b", 5), 5.70, 0.02 * 5.70);
+  EXPECT_NEAR(ms("llama-3-8b", 9), 5.86, 0.02 * 5.86);
+  EXPECT_NEAR(ms("llama-3.2-1b", 1), 1.32, 0.03 * 1.32);
+  EXPECT_NEAR(ms("llama-3.2-1b", 5), 1.40, 0.03 * 1.40);
 }
 
 TEST(HardwareFiles, NodesOfGpus) {
