@@ -125,8 +125,14 @@ inline constexpr bool kLetsNextStart = requires {
   T::kLetsNextStart;
 };
 
+/// Whether a kernel with this parameter has to do with the registers that a multiprocessor has for a block of 1024 threads.
+template <typename T>
+inline constexpr bool kOf1024Threads = requires {
+  T::kOf1024Threads;
+};
+
 template <auto kFunction, typename... Parameters>
-__global__ void kernel(Parameters... parameters) {
+__device__ void run_thread(const Parameters&... parameters) {
   CudaGpu gpu;
   if constexpr (!(kLetsNextStart<Parameters> || ...)) {
     gpu.let_next_start();
@@ -135,6 +141,24 @@ __global__ void kernel(Parameters... parameters) {
     gpu.wait_for_previous();
   }
   kFunction(gpu, parameters...);
+}
+
+template <auto kFunction, typename... Parameters>
+__global__ void kernel(Parameters... parameters) {
+  run_thread<kFunction>(parameters...);
+}
+template <auto kFunction, typename... Parameters>
+__global__ void __launch_bounds__(1024) kernel_of_1024(Parameters... parameters) {
+  run_thread<kFunction>(parameters...);
+}
+
+template <auto kFunction, typename... Parameters>
+constexpr auto kernel_for() {
+  if constexpr ((kOf1024Threads<Parameters> || ...)) {
+    return &kernel_of_1024<kFunction, Parameters...>;
+  } else {
+    return &kernel<kFunction, Parameters...>;
+  }
 }
 
 template <auto kFunction>
@@ -155,7 +179,7 @@ struct Launch<kFunction> {
     if (grid.shared_bytes > kSharedByDefault) {
       // Once would be enough, but for which device would have to be remembered.
       const cudaError_t status =
-          cudaFuncSetAttribute(kernel<kFunction, Parameters...>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+          cudaFuncSetAttribute(kernel_for<kFunction, Parameters...>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(grid.shared_bytes));
       if (status != cudaSuccess) {
         return status;
@@ -171,7 +195,7 @@ struct Launch<kFunction> {
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = overlap && (kAwaited<Parameters> || ...) ? 1 : 0;
-    return cudaLaunchKernelEx(&config, kernel<kFunction, Parameters...>, parameters...);
+    return cudaLaunchKernelEx(&config, kernel_for<kFunction, Parameters...>(), parameters...);
   }
 };
 

@@ -28,6 +28,8 @@ struct RowCut {
 };
 
 struct Truncation {
+  static constexpr bool kOf1024Threads = true;  ///< of a kernel that would take 64 registers or more by itself
+
   std::int32_t top_k = 0;  ///< 0: off
   float top_p = 1;         ///< 1: off
 };
