@@ -380,9 +380,8 @@ std::vector<ConfigKey> make_keys() {
               [](RunConfig& c) -> bool& { return c.cuda.fuse; }));
   keys.push_back(integer("cuda.prefetch", int64_t{0}, int64_t{1024},
                          "With several ranks and `backend: cuda`, at most so many MiB of the weights that come after "
-                         "an all-reduce are asked "
-                         "for by the product before it, into the second-level cache; 0: none. Not with `cuda.matmul: "
-                         "cublas` or `cpu_order`.",
+                         "an all-reduce are asked for by the product before it, into the second-level cache; 0: none. "
+                         "Not with `cuda.matmul: cublas` or `cpu_order`.",
                          [](RunConfig& c) -> int64_t& { return c.cuda.prefetch; }));
   keys.push_back(choice(
       "cuda.matmul", {"tensor", "cublas", "vector", "cpu_order"},

@@ -137,9 +137,6 @@ __device__ void run_thread(const Parameters&... parameters) {
   if constexpr (!(kLetsNextStart<Parameters> || ...)) {
     gpu.let_next_start();
   }
-  if constexpr (!(kAwaited<Parameters> || ...)) {
-    gpu.wait_for_previous();
-  }
   kFunction(gpu, parameters...);
 }
 

@@ -31,6 +31,19 @@ TEST(InBatches, EveryItemComesOnceAndInOrder) {
   }
 }
 
+TEST(LoadOrZero, NothingIsReadBehindTheCount) {
+  for (int count = 0; count <= 7; ++count) {
+    float loaded[5];
+    cuda::load_or_zero(loaded, count, [&](int i) {
+      EXPECT_LT(i, count);
+      return static_cast<float>(i + 1);
+    });
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(loaded[i], i < count ? static_cast<float>(i + 1) : 0.0F) << i << " of " << count;
+    }
+  }
+}
+
 TEST(InBatches, SharesAreAllThatThereIs) {
   for (int count = 0; count <= 20; ++count) {
     int dealt = 0;

@@ -78,6 +78,14 @@ void forward(Backend& backend, Communicator& group, std::vector<float>& y, const
   layer.forward({x.data(), 1, kInputs, kInputs}, {y.data(), 1, kOutputs, kOutputs}, Stream{});
 }
 
+/// What may come after a layer.
+std::unique_ptr<PackedLinear> some_weight(Backend& backend) {
+  const float weight = 1;
+  return backend.pack({.stacked = {{reinterpret_cast<const std::byte*>(&weight), DType::kF32, 1, 1, 1, 1}},
+                       .slices = {{0, 1}},
+                       .dtype = DType::kF32});
+}
+
 // Ranks 0 and 1: rows of 0..3, 4..7, 8..11 and of 1..4, 5..8, 9..12.
 const std::vector<float> kSum = {6 + 10, 22 + 26, 38 + 42};
 
@@ -98,10 +106,7 @@ TEST(RowParallelLinear, AsksForTheNextWeightsBeforeItWaitsForOtherRanks) {
   run_ranks(2, [](Communicator& group) {
     DeviceBackend backend;
     DeviceCommunicator on_device(group);
-    const float weight = 1;
-    const auto next = backend.pack({.stacked = {{reinterpret_cast<const std::byte*>(&weight), DType::kF32, 1, 1, 1, 1}},
-                                    .slices = {{0, 1}},
-                                    .dtype = DType::kF32});
+    const auto next = some_weight(backend);
     const PackedLinear* asked_by_then = nullptr;
     on_device.before = [&] { asked_by_then = backend.asked; };
     std::vector<float> y;
@@ -126,10 +131,7 @@ TEST(RowParallelLinear, GoesOverTheHostWhereTheCommunicatorDoes) {
 TEST(RowParallelLinear, OfOneRankGoesNowhere) {
   run_ranks(1, [](Communicator& group) {
     DeviceBackend backend;
-    const float weight = 1;
-    const auto next = backend.pack({.stacked = {{reinterpret_cast<const std::byte*>(&weight), DType::kF32, 1, 1, 1, 1}},
-                                    .slices = {{0, 1}},
-                                    .dtype = DType::kF32});
+    const auto next = some_weight(backend);
     std::vector<float> y;
     forward(backend, group, y, next.get());
     EXPECT_EQ(y, (std::vector<float>{6, 22, 38}));

@@ -20,9 +20,9 @@
 ///     void multiply_add<type>(d, a, b);  of a warp: D += A B on tensor cores (mma.sync.m16n8k16, bf16 or fp16 in, fp32 sums)
 ///     void load_weights(to, from);       16 bytes that are read once
 ///     void prefetch(from, bytes);        a hint: to the second-level cache; of one thread, both multiples of 16
-///     void let_next_start();             the next kernel's blocks may start where there is room, up to their wait_for_previous(); called for a kernel
-///                                        before it starts, unless a parameter is kLetsNextStart
-///     void wait_for_previous();          for the kernel before this one; called for a kernel before it starts, unless a parameter is kAwaitedByKernel
+///     void let_next_start();             the next kernel, if a parameter of it is kAwaitedByKernel, may start where there is room, up to its
+///                                        wait_for_previous(); called for a kernel before it starts, unless a parameter is kLetsNextStart
+///     void wait_for_previous();          for the kernel before this one; by a kernel that may start early, others find it ended
 ///     void store_release(word, value), std::uint32_t load_acquire(word);  of one thread: words that other devices and the host see too
 ///     void pause();                      of one thread: between two looks at such a word
 /// and copies of a thread's own, from memory to the block's, which are there once they have been awaited:
@@ -67,6 +67,22 @@ SPECDEC_DEVICE void in_batches(int count, const Load& load, const Act& act) {
     constexpr int kFewer = kLoads >= 4 ? kLoads / 4 : 1;
     in_batches<kFewer>(
         count - at, [&](int i) { return load(at + i); }, [&](int i, const auto& value) { act(at + i, value); });
+  }
+}
+
+/// to[i] = load(i) for the first `count` places, 0 for the others; where there are no others no load is conditional, as in in_batches().
+template <int kLoads, typename Load>
+SPECDEC_DEVICE void load_or_zero(float (&to)[kLoads], int count, const Load& load) {
+  if (count >= kLoads) {
+    SPECDEC_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      to[i] = load(i);
+    }
+  } else {
+    SPECDEC_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      to[i] = i < count ? load(i) : 0;
+    }
   }
 }
 

@@ -97,18 +97,8 @@ SPECDEC_DEVICE double lane_sum(Gpu& gpu, std::int64_t count, const Entry& x) {
   for (std::int64_t first = 0; first < count; first += std::int64_t{gpu.threads()} * kRunEntries) {
     const std::int64_t own = first + run * kRunEntries * kRowLanes + lane;
     float entry[kRunEntries];
-    if (own + (kRunEntries - 1) * kRowLanes < count) {  // see in_batches()
-      SPECDEC_UNROLL
-      for (int i = 0; i < kRunEntries; ++i) {
-        entry[i] = x(own + i * kRowLanes);
-      }
-    } else {
-      SPECDEC_UNROLL
-      for (int i = 0; i < kRunEntries; ++i) {
-        const std::int64_t at = own + i * kRowLanes;
-        entry[i] = at < count ? x(at) : 0.0F;  // a zero changes no sum
-      }
-    }
+    // A zero changes no sum.
+    load_or_zero(entry, share_of(count - own, 0, kRowLanes), [&](int i) { return x(own + i * kRowLanes); });
     SPECDEC_UNROLL
     for (int i = 0; i < kRunEntries; ++i) {
       mine[i * kRowLanes] = entry[i];

@@ -164,17 +164,7 @@ class HeldColumns {
  public:
   SPECDEC_DEVICE HeldColumns(Gpu& gpu, const float* values, std::int64_t cols)
       : values_(values), share_(share_of(cols, gpu.thread(), gpu.threads())) {
-    if (share_ >= kHeld) {  // see in_batches()
-      SPECDEC_UNROLL
-      for (int h = 0; h < kHeld; ++h) {
-        held_[h] = values[gpu.thread() + h * gpu.threads()];
-      }
-    } else {
-      SPECDEC_UNROLL
-      for (int h = 0; h < kHeld; ++h) {
-        held_[h] = h < share_ ? values[gpu.thread() + h * gpu.threads()] : 0;
-      }
-    }
+    load_or_zero(held_, share_, [&](int h) { return values[gpu.thread() + h * gpu.threads()]; });
   }
   /// act(i, value) for every column of this thread.
   template <typename Act>

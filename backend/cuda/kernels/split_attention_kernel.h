@@ -92,17 +92,8 @@ SPECDEC_DEVICE void bring_tile(Gpu& gpu, const float* from, std::int64_t stride,
   const int row = gpu.thread() / static_cast<int>(kKeyBlock);
   const int col = gpu.thread() % static_cast<int>(kKeyBlock);
   const float* const mine = from + row * stride + col;
-  if (rows == kSplitDims && cols == kKeyBlock) {  // see in_batches()
-    SPECDEC_UNROLL
-    for (int i = 0; i < kLoads; ++i) {
-      loaded[i] = mine[i * kRowsAtOnce * stride];
-    }
-  } else {
-    SPECDEC_UNROLL
-    for (int i = 0; i < kLoads; ++i) {
-      loaded[i] = row + i * kRowsAtOnce < rows && col < cols ? mine[i * kRowsAtOnce * stride] : 0;
-    }
-  }
+  load_or_zero(loaded, col < cols ? share_of(rows, row, kRowsAtOnce) : 0,
+               [&](int i) { return mine[i * kRowsAtOnce * stride]; });
   SPECDEC_UNROLL
   for (int i = 0; i < kLoads; ++i) {
     to[gpu.thread() + i * kSplitThreads] = loaded[i];
