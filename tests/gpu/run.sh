@@ -122,15 +122,17 @@ ranks_alike() {
   # shellcheck source=/dev/null
   . build/cuda/env.sh
   export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_WIN_ENABLE=0 NCCL_MAX_NCHANNELS=1
-  local exact=$1 more=${2:+,$2} ranks
+  local exact=$1 more=${2:+,$2} ranks largest
   # shellcheck disable=SC2016
   local as_host='NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"'
   for ranks in 1 2 4; do
+    largest=4M
+    [ "$ranks" -lt 4 ] || largest=1M  # several pieces of ipc in any case
     [ "$ranks" -eq 1 ] || mpirun -np "$ranks" bash -c "$as_host" rank allreduce_bench --transport "$exact$more" --share-gpus \
-      --bytes 40,64K --dtype fp32,bf16 --iterations 2 --warmup 1 --json "$out/$exact-sums$ranks.json" || return
+      --bytes "40,64K,$largest" --dtype fp32,bf16 --iterations 3 --warmup 1 --json "$out/$exact-sums$ranks.json" || return
     mpirun -np "$ranks" bash -c "$as_host" rank specdec_dist --config chinchilla-like-native.yaml --set backend=cuda \
       --set "parallel.transport=$([ "$ranks" -eq 1 ] && echo auto || echo "$exact")" --set parallel.share_gpus=true \
-      --set decode.max_new_tokens=8 --no-stream --json "$out/$exact-ranks$ranks.json" || return
+      --set decode.max_new_tokens=16 --no-stream --json "$out/$exact-ranks$ranks.json" || return
   done
   python3 - "$out/$exact-ranks"{1,2,4}.json <<'END'
 import json, sys
@@ -179,7 +181,7 @@ step resources 60 python3 tests/gpu/resources.py
 step sums 60 python3 tests/gpu/resources.py backend/cuda/device_sums.cu
 step lengths 90 bash -c lengths
 step nccl 150 bash -c 'ranks_alike nccl nccl-fast'
-step ipc 120 bash -c 'ranks_alike ipc'
+step ipc 150 bash -c 'ranks_alike ipc'
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
