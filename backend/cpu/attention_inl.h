@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "backend/cpu/attention_ahead.h"
 #include "backend/cpu/lanes_inl.h"
 #include "backend/cpu/row_ops.h"
 #include "backend/elementary.h"
@@ -20,10 +21,6 @@ inline constexpr int kValueChains = 4;
 
 inline constexpr std::int64_t kStateSum = kLanes;  ///< after the largest score, alone on its line
 inline constexpr std::int64_t kStateValues = 2 * kLanes;
-
-/// Keys and values of a head are few pages, which end before the machine's own prefetchers have run far ahead in them. While keys are read, as
-/// much is asked for of their values, and then of the next keys; into the second cache, since nothing is waited for before this block is done.
-inline __attribute__((always_inline)) void ask_for(const float* line) { __builtin_prefetch(line, 0, 2); }
 
 template <typename V>
 void attention_begin(float* state, std::int64_t head_dim) {
@@ -73,11 +70,11 @@ Seen seen_by(const AttentionQuery* queries) {
 
 /// weights[query] = q . K, unscaled, of the vectors of slots that the query with `most` of them sees, and zeros behind.
 template <typename V, int kQueries, int kVectors = score_vectors<V>(kQueries)>
-void attention_scores(const AttentionBlock& block, std::int64_t most, const AttentionQuery* queries,
+void attention_scores(const AttentionBlock& block, Ahead ahead, std::int64_t most, const AttentionQuery* queries,
                       float (*weights)[kKeyBlock]) {
   if constexpr (kVectors > 1) {
     if (most <= kVectors / 2 * kLanes) {
-      attention_scores<V, kQueries, kVectors / 2>(block, most, queries, weights);
+      attention_scores<V, kQueries, kVectors / 2>(block, ahead, most, queries, weights);
       return;
     }
   }
@@ -97,7 +94,7 @@ void attention_scores(const AttentionBlock& block, std::int64_t most, const Atte
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
         k[v] = V::load(key + v * kLanes);
-        ask_for(block.values + slot * block.head_dim + (i * kVectors + v) * kLanes);
+        ahead.ask();
       }
 #pragma GCC unroll 16
       for (int q = 0; q < kQueries; ++q) {
@@ -160,7 +157,7 @@ void attention_weights(const AttentionQuery* queries, float scale, float (*weigh
 /// sums[query][chain] = weights . V over the slots chain, chain + 4, chain + 8, ... that the query sees, for kChains chains. Always inlined: a
 /// call would send the sums of a single query through memory.
 template <typename V, int kQueries, int kChains, int kVectors>
-__attribute__((always_inline)) inline void attention_value_chains(const float* values, const float* next,
+__attribute__((always_inline)) inline void attention_value_chains(const float* values, Ahead& running,
                                                                   std::int64_t stride, int first_chain, Seen seen,
                                                                   const AttentionQuery* queries,
                                                                   const float (*weights)[kKeyBlock],
@@ -176,6 +173,7 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
       }
     }
   }
+  Ahead ahead = running;
   std::int64_t slot = first_chain;
   for (; slot - first_chain + kValueChains <= seen.fewest; slot += kValueChains) {
 #pragma GCC unroll 16
@@ -184,7 +182,7 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
         value[v] = V::load(values + (slot + c) * stride + v * kLanes);
-        ask_for(next + (slot + c) * stride + v * kLanes);
+        ahead.ask();
       }
 #pragma GCC unroll 16
       for (int q = 0; q < kQueries; ++q) {
@@ -196,6 +194,7 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
       }
     }
   }
+  running = ahead;
   // Slots that some queries see: a sum stays as it is, whatever lies there, and adding a weight of zero would not do.
   for (; slot < seen.most; slot += kValueChains) {
 #pragma GCC unroll 16
@@ -226,14 +225,14 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
 
 /// state.values[column ...] = state.values * factor + weights . V, for kVectors vectors of columns.
 template <typename V, int kQueries, int kVectors>
-void attention_values(const AttentionBlock& block, std::int64_t stride, std::int64_t column, Seen seen,
+void attention_values(const AttentionBlock& block, Ahead& ahead, std::int64_t stride, std::int64_t column, Seen seen,
                       const AttentionQuery* queries, const float (*weights)[kKeyBlock], const float* factors) {
   constexpr int kChains = value_chains<V>(kQueries, kVectors);
   V sum[kQueries][kValueChains][kVectors];
 #pragma GCC unroll 16
   for (int chain = 0; chain < kValueChains; chain += kChains) {
-    attention_value_chains<V, kQueries, kChains, kVectors>(block.values + column, block.next + column, stride, chain,
-                                                           seen, queries, weights, sum);
+    attention_value_chains<V, kQueries, kChains, kVectors>(block.values() + column, ahead, stride, chain, seen, queries,
+                                                           weights, sum);
   }
 #pragma GCC unroll 16
   for (int q = 0; q < kQueries; ++q) {
@@ -246,41 +245,46 @@ void attention_values(const AttentionBlock& block, std::int64_t stride, std::int
 }
 
 template <typename V, int kQueries>
-void attention_tile(const AttentionBlock& block, float scale, const AttentionQuery* queries) {
+void attention_tile(const AttentionBlock& block, TileOf tile, float scale, const AttentionQuery* queries) {
   alignas(64) float weights[kQueries][kKeyBlock];
   alignas(64) float factors[kLanes];
   const Seen seen = seen_by<kQueries>(queries);
-  attention_scores<V, kQueries>(block, seen.most, queries, weights);
-  attention_weights<V, kQueries>(queries, scale, weights, factors);
   const std::int64_t stride = padded_head_dim(block.head_dim);
+  attention_scores<V, kQueries>(block, tile.with_keys(block, (seen.most + kLanes - 1) / kLanes * kLanes), seen.most,
+                                queries, weights);
+  attention_weights<V, kQueries>(queries, scale, weights, factors);
+  Ahead ahead = tile.with_values(block, seen.most);
   std::int64_t column = 0;
   for (; column + V::kValueTile * kLanes <= stride; column += V::kValueTile * kLanes) {
-    attention_values<V, kQueries, V::kValueTile>(block, stride, column, seen, queries, weights, factors);
+    attention_values<V, kQueries, V::kValueTile>(block, ahead, stride, column, seen, queries, weights, factors);
   }
   for (; column < stride; column += kLanes) {
-    attention_values<V, kQueries, 1>(block, stride, column, seen, queries, weights, factors);
+    attention_values<V, kQueries, 1>(block, ahead, stride, column, seen, queries, weights, factors);
   }
 }
 
 /// One tile of 1 to kMost queries.
 template <typename V, int kMost>
-void attention_tile_of(std::int64_t count, const AttentionBlock& block, float scale, const AttentionQuery* queries) {
+void attention_tile_of(std::int64_t count, const AttentionBlock& block, TileOf tile, float scale,
+                       const AttentionQuery* queries) {
   if constexpr (kMost > 1) {
     if (count < kMost) {
-      attention_tile_of<V, kMost - 1>(count, block, scale, queries);
+      attention_tile_of<V, kMost - 1>(count, block, tile, scale, queries);
       return;
     }
   }
-  attention_tile<V, kMost>(block, scale, queries);
+  attention_tile<V, kMost>(block, tile, scale, queries);
 }
 
 template <typename V>
 void attention_block(const AttentionBlock& block, float scale, const AttentionQuery* queries,
                      std::int64_t query_count) {
   // As few tiles as can be, and these as even as can be: nine queries are five and four, not six and three.
-  for (std::int64_t tiles = (query_count + V::kQueryTile - 1) / V::kQueryTile; tiles > 0; --tiles) {
-    const std::int64_t count = (query_count + tiles - 1) / tiles;
-    attention_tile_of<V, V::kQueryTile>(count, block, scale, queries);
+  const std::int64_t tiles = (query_count + V::kQueryTile - 1) / V::kQueryTile;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t left = tiles - tile;
+    const std::int64_t count = (query_count + left - 1) / left;
+    attention_tile_of<V, V::kQueryTile>(count, block, {tile, tiles}, scale, queries);
     queries += count;
     query_count -= count;
   }

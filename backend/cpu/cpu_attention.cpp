@@ -46,8 +46,7 @@ void CpuAttention::plan_rows(const RowChain& chain, std::int64_t head_dim) {
   }
   if (!all_in_order) {
     for (Scratch& scratch : scratch_) {
-      scratch.keys.resize(head_dim * kKeyBlock);
-      scratch.values.resize(kKeyBlock * padded_head_dim(head_dim));
+      scratch.gathered.resize(key_block_size(head_dim));
     }
   }
 }
@@ -110,8 +109,8 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
       scratch.queries[count++] = {pass.q.row(row) + head * dim, state, visible};
     });
   };
-  const auto attend = [&](const float* keys, const float* values, const float* next, std::int64_t count) {
-    ops_.attention_block({.keys = keys, .values = values, .next = next, .head_dim = dim}, pass.scale,
+  const auto attend = [&](const float* keys, const float* next, bool is_first, std::int64_t count) {
+    ops_.attention_block({.keys = keys, .next = next, .is_first = is_first, .head_dim = dim}, pass.scale,
                          scratch.queries.data(), count);
   };
   std::int64_t most_keys = 0;
@@ -119,8 +118,8 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
     const bool last = (block + 1) * kKeyBlock >= most_keys;
     // A thread takes heads in their order.
     const std::int64_t next_head = std::min(kv_index + (last ? 1 : 0), pass.kv.shape().kv_heads - 1);
-    attend(pass.kv.keys(pass.layer, kv_index, block), pass.kv.values(pass.layer, kv_index, block),
-           pass.kv.keys(pass.layer, next_head, last ? 0 : block + 1), count);
+    attend(pass.kv.keys(pass.layer, kv_index, block), pass.kv.keys(pass.layer, next_head, last ? 0 : block + 1),
+           block == 0, count);
   };
 
   std::int64_t all = 0;
@@ -153,7 +152,7 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
         std::int64_t own = 0;
         gather(pass, kv_index, r, block, scratch);
         add_row(r, visible(r), own);
-        attend(scratch.keys.data(), scratch.values.data(), scratch.keys.data(), own);
+        attend(scratch.gathered.data(), scratch.gathered.data(), false, own);
       }
     }
   }
@@ -175,10 +174,10 @@ void CpuAttention::gather(const Pass& pass, std::int64_t kv_index, std::int64_t 
   const auto copy_slot = [&](std::int64_t from, std::int64_t place) {
     const float* keys = pass.kv.keys(pass.layer, kv_index, from / kKeyBlock) + from % kKeyBlock;
     for (std::int64_t i = 0; i < dim; ++i) {
-      scratch.keys[i * kKeyBlock + place] = keys[i * kKeyBlock];
+      scratch.gathered[i * kKeyBlock + place] = keys[i * kKeyBlock];
     }
-    std::copy_n(pass.kv.values(pass.layer, kv_index, 0) + from * padded, padded,
-                scratch.values.data() + place * padded);
+    std::copy_n(pass.kv.values(pass.layer, kv_index, from / kKeyBlock) + from % kKeyBlock * padded, padded,
+                scratch.gathered.data() + dim * kKeyBlock + place * padded);
   };
   for (std::int64_t slot = begin; slot < std::min(first_slot, begin + kKeyBlock); ++slot) {
     copy_slot(slot, slot - begin);

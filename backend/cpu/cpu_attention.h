@@ -29,8 +29,7 @@ class CpuAttention {
   struct Scratch {
     std::vector<float> states;            ///< [queries, attention_state_size]
     std::vector<AttentionQuery> queries;  ///< of one block
-    std::vector<float> keys;              ///< one gathered block
-    std::vector<float> values;
+    std::vector<float> gathered;          ///< a block
   };
   struct Pass;
 

@@ -8,6 +8,7 @@
 #include "backend/cpu/packed_linear.h"
 #include "backend/cpu/parallel_for.h"
 #include "backend/error.h"
+#include "backend/host_buffer.h"
 #include "backend/host_table.h"
 
 namespace specdec {

@@ -8,25 +8,23 @@ namespace specdec {
 
 namespace {
 
-std::int64_t whole_blocks(std::int64_t slots) { return (slots + kKeyBlock - 1) / kKeyBlock * kKeyBlock; }
-
-std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
+std::size_t bytes_of(const KvShape& shape) {
+  const std::int64_t blocks = (shape.capacity + kKeyBlock - 1) / kKeyBlock;
+  return static_cast<std::size_t>(blocks * shape.layers * shape.kv_heads * key_block_size(shape.head_dim)) *
+         sizeof(float);
+}
 
 }  // namespace
 
-CpuKv::CpuKv(const KvShape& shape)
-    : shape_(shape),
-      keys_per_head_(whole_blocks(shape.capacity) * shape.head_dim),
-      values_per_head_(whole_blocks(shape.capacity) * padded_head_dim(shape.head_dim)),
-      keys_(bytes_of(shape.layers * shape.kv_heads * keys_per_head_)),
-      values_(bytes_of(shape.layers * shape.kv_heads * values_per_head_)) {}
+CpuKv::CpuKv(const KvShape& shape) : shape_(shape), memory_(bytes_of(shape)) {}
 
 float* CpuKv::key(std::int64_t layer, std::int64_t head, std::int64_t slot) {
   return const_cast<float*>(keys(layer, head, slot / kKeyBlock)) + slot % kKeyBlock;
 }
 
 float* CpuKv::value(std::int64_t layer, std::int64_t head, std::int64_t slot) {
-  return const_cast<float*>(values(layer, head, 0)) + slot * padded_head_dim(shape_.head_dim);
+  return const_cast<float*>(values(layer, head, slot / kKeyBlock)) +
+         slot % kKeyBlock * padded_head_dim(shape_.head_dim);
 }
 
 void CpuKv::append(std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values) {

@@ -3,15 +3,15 @@
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "backend/cpu/aligned_array.h"
 #include "backend/cpu/row_ops.h"
-#include "backend/host_buffer.h"
 
 namespace specdec {
 
-/// Keys and values in the order in which attention reads them, capacity rounded up to whole blocks:
-///   keys   [layers, kv_heads, blocks, head_dim, kKeyBlock]: one vector holds the same component of 16 keys, so scores need no sum
-///                                                         across lanes;
-///   values [layers, kv_heads, blocks * kKeyBlock, padded_head_dim]: whole vectors, the padding zero.
+/// Keys and values in the order in which attention reads them, [blocks, layers, kv_heads] of
+///   keys   [head_dim, kKeyBlock]: one vector holds the same component of 16 keys, so scores need no sum across lanes;
+///   values [kKeyBlock, padded_head_dim]: whole vectors, the padding zero.
+/// What a sequence has is at the front, on huge pages, however long it might become: with heads first each would touch pages of its own.
 class CpuKv final : public KvStore {
  public:
   explicit CpuKv(const KvShape& shape);
@@ -20,12 +20,11 @@ class CpuKv final : public KvStore {
 
   /// Keys [head_dim, kKeyBlock] of block `block`.
   const float* keys(std::int64_t layer, std::int64_t head, std::int64_t block) const {
-    return keys_.floats() + (layer * shape_.kv_heads + head) * keys_per_head_ + block * shape_.head_dim * kKeyBlock;
+    return floats() + ((block * shape_.layers + layer) * shape_.kv_heads + head) * key_block_size(shape_.head_dim);
   }
-  /// Values [kKeyBlock, padded_head_dim] of block `block`.
+  /// Values [kKeyBlock, padded_head_dim] of block `block`, behind its keys.
   const float* values(std::int64_t layer, std::int64_t head, std::int64_t block) const {
-    return values_.floats() + (layer * shape_.kv_heads + head) * values_per_head_ +
-           block * kKeyBlock * padded_head_dim(shape_.head_dim);
+    return keys(layer, head, block) + shape_.head_dim * kKeyBlock;
   }
 
   /// Throws kInternal for a slot outside the capacity.
@@ -33,14 +32,12 @@ class CpuKv final : public KvStore {
   void move(std::int64_t from, std::int64_t to);
 
  private:
+  const float* floats() const { return reinterpret_cast<const float*>(memory_.data()); }
   float* key(std::int64_t layer, std::int64_t head, std::int64_t slot);
   float* value(std::int64_t layer, std::int64_t head, std::int64_t slot);
 
   KvShape shape_;
-  std::int64_t keys_per_head_;
-  std::int64_t values_per_head_;
-  HostBuffer keys_;
-  HostBuffer values_;
+  AlignedArray memory_;
 };
 
 }  // namespace specdec

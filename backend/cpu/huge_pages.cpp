@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -21,7 +22,7 @@
 namespace specdec::huge_pages {
 namespace {
 
-/// Larger pieces have pages of their own: rounded up to whole ones they waste little.
+/// Larger pieces have pages of their own, fresh from the kernel each time: rounded up to whole ones they waste little.
 constexpr std::size_t kMostShared = 4 * kPageBytes;
 constexpr std::size_t kRegionBytes = 4 * kMostShared;
 
@@ -29,6 +30,8 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (va
 
 /// What a piece takes of its region: a line more, in which the address sanitizer finds whoever goes past the end.
 constexpr std::size_t taken_by(std::size_t bytes) { return round_up(bytes, kAlignment) + kAlignment; }
+
+constexpr bool has_own_region(std::size_t bytes) { return taken_by(bytes) > kMostShared; }
 
 class Mapped {
  public:
@@ -75,7 +78,7 @@ class Regions {
     const std::scoped_lock lock(mutex_);
     const std::size_t taken = taken_by(bytes);
     Region* region = open_;
-    if (taken > kMostShared) {
+    if (has_own_region(bytes)) {
       region = &made(round_up(taken, kPageBytes));
     } else if (region == nullptr || region->mapped.bytes() - region->used < taken) {
       region = open_ = &made(kRegionBytes);
@@ -120,6 +123,11 @@ Regions& regions() {
 }  // namespace
 
 std::byte* take(std::size_t bytes) { return regions().take(bytes); }
+std::byte* take_zeroed(std::size_t bytes) {
+  std::byte* const memory = take(bytes);
+  if (!has_own_region(bytes)) std::memset(memory, 0, bytes);
+  return memory;
+}
 void give_back(std::byte* memory, std::size_t bytes) { regions().give_back(memory, bytes); }
 
 }  // namespace specdec::huge_pages

@@ -14,6 +14,8 @@ inline constexpr std::size_t kAlignment = 64;
 
 /// `bytes` > 0, of any content. Throws std::bad_alloc. Touched pages cost memory, others none.
 std::byte* take(std::size_t bytes);
+/// The same, zero. Large pieces stay untouched: the kernel's fresh pages are zero.
+std::byte* take_zeroed(std::size_t bytes);
 /// What `take` returned for as many `bytes`. The kernel gets pages back with the last piece that shares them, but those to which the next would go.
 void give_back(std::byte* memory, std::size_t bytes);
 

@@ -12,6 +12,11 @@ inline constexpr std::int64_t kKeyBlock = 64;
 /// head_dim rounded up to whole lanes: the length of a value row in the cache and of an accumulator.
 constexpr std::int64_t padded_head_dim(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 
+/// Floats of a block's keys and values.
+constexpr std::int64_t key_block_size(std::int64_t head_dim) {
+  return kKeyBlock * (head_dim + padded_head_dim(head_dim));
+}
+
 /// One query head of one row on its way through the blocks of keys.
 struct AttentionQuery {
   const float* q;      ///< [head_dim]
@@ -21,10 +26,12 @@ struct AttentionQuery {
 
 /// Keys and values of the slots of one block, as the cache has them (cpu_kv.h). What lies behind a query's `count` does not matter.
 struct AttentionBlock {
-  const float* keys;    ///< [head_dim, kKeyBlock]
-  const float* values;  ///< [kKeyBlock, padded_head_dim]
-  const float* next;    ///< keys that are taken in after this block, asked for meanwhile; not null
+  const float* keys;  ///< [head_dim, kKeyBlock], and behind them values [kKeyBlock, padded_head_dim]
+  const float* next;  ///< the block that comes after this one, asked for meanwhile; not null
+  bool is_first;      ///< of its head
   std::int64_t head_dim;
+
+  const float* values() const { return keys + head_dim * kKeyBlock; }
 };
 
 constexpr std::int64_t attention_state_size(std::int64_t head_dim) { return 32 + padded_head_dim(head_dim); }

@@ -1,10 +1,10 @@
-"""Kernels that stream weights still ask for them once they are compiled: the compiler may find that a prefetch has no effect, and no result would show it."""
+"""Kernels that stream weights, keys and values still ask for them once they are compiled: the compiler may find that a prefetch has no effect, and no result would show it."""
 import pathlib
 import shutil
 import subprocess
 import sys
 
-KERNELS = ['matmul_avx2', 'matmul_avx512', 'matmul_avx512_bf16', 'matmul_avx512_vnni', 'matmul_amx_bf16', 'matmul_amx_int8']
+KERNELS = ['matmul_avx2', 'matmul_avx512', 'matmul_avx512_bf16', 'matmul_avx512_vnni', 'matmul_amx_bf16', 'matmul_amx_int8', 'row_ops_avx2', 'row_ops_avx512']
 
 
 def main(build):

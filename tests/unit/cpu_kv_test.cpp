@@ -2,10 +2,14 @@
 #include "backend/cpu/cpu_kv.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
+#include "backend/cpu/huge_pages.h"
 #include "tests/unit/backend_fixture.h"
 
 namespace specdec {
@@ -58,6 +62,31 @@ TEST(CpuKv, RowsLieWhereAttentionReadsThem) {
       expect_only(kv, first, keys, values);
     }
   }
+}
+
+/// Bytes that lie in memory of `bytes` from `begin` on.
+std::size_t resident(const void* begin, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) / page * page;
+  std::vector<unsigned char> in_memory((reinterpret_cast<std::uintptr_t>(begin) - first + bytes + page - 1) / page);
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(first), in_memory.size() * page, in_memory.data()), 0);
+  return page * static_cast<std::size_t>(std::ranges::count_if(in_memory, [](unsigned char of) { return of & 1; }));
+}
+
+TEST(CpuKv, ALongContextCostsMemoryOnlyAsFarAsItIsFilled) {
+  constexpr std::int64_t kLong = 1 << 16;
+  CpuKv kv({kLayerCount, kKvHeads, kHeadDim, kLong});
+  const std::size_t of_block = kLayerCount * kKvHeads * key_block_size(kHeadDim) * sizeof(float);
+  const std::size_t bytes = kLong / kKeyBlock * of_block;
+  EXPECT_EQ(resident(kv.keys(0, 0, 0), bytes), 0U);
+  const std::int64_t filled = 3 * kKeyBlock;
+  const Matrix rows = Matrix::random(filled, kKvHeads * kHeadDim, 1);
+  for (std::int64_t layer = 0; layer < kLayerCount; ++layer) {
+    kv.append(layer, 0, rows.view(), rows.view());
+  }
+  const std::size_t in_memory = resident(kv.keys(0, 0, 0), bytes);
+  EXPECT_GE(in_memory, 3 * of_block);
+  EXPECT_LE(in_memory, 3 * of_block + 2 * huge_pages::kPageBytes);
 }
 
 TEST(CpuKv, AMovedSlotLeavesTheOthersAlone) {
