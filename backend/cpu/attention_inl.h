@@ -173,7 +173,7 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
       }
     }
   }
-  Ahead ahead = running;
+  Ahead ahead = running;  // in a register: through a reference each step would be stored
   std::int64_t slot = first_chain;
   for (; slot - first_chain + kValueChains <= seen.fewest; slot += kValueChains) {
 #pragma GCC unroll 16
