@@ -20,10 +20,10 @@ std::byte* of_heap(std::size_t bytes) { return static_cast<std::byte*>(::operato
 AlignedArray::AlignedArray(std::size_t bytes, Fill fill) : bytes_(bytes) {
   static_assert(huge_pages::kAlignment % kAlignment == 0);
   const bool huge = bytes >= kLeastHuge;
-  const bool zero = fill == Fill::kZero;
-  const auto take = huge ? (zero ? &huge_pages::take_zeroed : &huge_pages::take) : &of_heap;
+  const bool when_touched = huge && fill == Fill::kZeroWhenTouched;
+  const auto take = when_touched ? &huge_pages::take_zeroed : huge ? &huge_pages::take : &of_heap;
   data_ = decltype(data_)(take(bytes), Free{huge ? bytes : 0});
-  if (zero && !huge) std::memset(data_.get(), 0, bytes);
+  if (fill != Fill::kNone && !when_touched) std::memset(data_.get(), 0, bytes);
 }
 
 void AlignedArray::Free::operator()(std::byte* data) const {

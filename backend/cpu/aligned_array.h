@@ -6,12 +6,16 @@
 
 namespace specdec {
 
-/// Bytes, zero-filled unless the caller says that it writes them all, aligned to a cache line; all but small ones on huge pages.
+/// Bytes, aligned to a cache line; all but small ones on huge pages.
 class AlignedArray {
  public:
   static constexpr std::size_t kAlignment = 64;
 
-  enum class Fill : std::uint8_t { kZero, kNone };
+  enum class Fill : std::uint8_t {
+    kZero,             ///< all written
+    kZeroWhenTouched,  ///< zero too, but memory that large ones have not used yet costs none, and is not there to be measured
+    kNone,             ///< the caller writes them all
+  };
 
   AlignedArray() = default;
   explicit AlignedArray(std::size_t bytes, Fill fill = Fill::kZero);

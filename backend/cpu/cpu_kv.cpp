@@ -16,7 +16,7 @@ std::size_t bytes_of(const KvShape& shape) {
 
 }  // namespace
 
-CpuKv::CpuKv(const KvShape& shape) : shape_(shape), memory_(bytes_of(shape)) {}
+CpuKv::CpuKv(const KvShape& shape) : shape_(shape), memory_(bytes_of(shape), AlignedArray::Fill::kZeroWhenTouched) {}
 
 float* CpuKv::key(std::int64_t layer, std::int64_t head, std::int64_t slot) {
   return const_cast<float*>(keys(layer, head, slot / kKeyBlock)) + slot % kKeyBlock;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backend/cpu/huge_pages.h"
+#include "tests/support/resident.h"
 
 namespace specdec {
 namespace {
@@ -44,8 +45,9 @@ std::string flags_of_mapping(const std::byte* at) {
 TEST(AlignedArray, IsAlignedAndZeroWhateverLayThereBefore) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, 63 * kKiB + 1, 64 * kKiB, 64 * kKiB + 1, 3 * kMiB + 7,
                                   8 * kMiB - 64, 8 * kMiB, 9 * kMiB + 1, 40 * kMiB}) {
-    for (int turn = 0; turn < 2; ++turn) {
-      AlignedArray array(bytes);
+    for (const auto fill : {AlignedArray::Fill::kZero, AlignedArray::Fill::kZeroWhenTouched, AlignedArray::Fill::kZero,
+                            AlignedArray::Fill::kZeroWhenTouched}) {
+      AlignedArray array(bytes, fill);
       ASSERT_EQ(array.bytes(), bytes);
       EXPECT_EQ(place_of(array.data()) % AlignedArray::kAlignment, 0U) << bytes;
       EXPECT_TRUE(std::all_of(array.data(), array.data() + bytes, [](std::byte b) { return b == std::byte{0}; }))
@@ -53,6 +55,16 @@ TEST(AlignedArray, IsAlignedAndZeroWhateverLayThereBefore) {
       std::fill_n(array.data(), bytes, std::byte{0xff});
     }
   }
+}
+
+TEST(AlignedArray, IsInMemoryUnlessOnlyWhenTouched) {
+  constexpr std::size_t kBytes = 40 * kMiB;
+  const AlignedArray written(kBytes);
+  EXPECT_GE(tests::resident(written.data(), kBytes), kBytes) << "what is read of it is read from memory";
+  AlignedArray untouched(kBytes, AlignedArray::Fill::kZeroWhenTouched);
+  EXPECT_EQ(tests::resident(untouched.data(), kBytes), 0U);
+  untouched.data()[kBytes / 2] = std::byte{1};
+  EXPECT_LE(tests::resident(untouched.data(), kBytes), huge_pages::kPageBytes);
 }
 
 TEST(AlignedArray, KeepsItsBytesWhileOthersComeAndGo) {

@@ -2,18 +2,18 @@
 #include "backend/cpu/cpu_kv.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "backend/cpu/huge_pages.h"
+#include "tests/support/resident.h"
 #include "tests/unit/backend_fixture.h"
 
 namespace specdec {
 namespace {
+
+using tests::resident;
 
 constexpr std::int64_t kLayerCount = 2;
 constexpr std::int64_t kLayer = 1;
@@ -62,15 +62,6 @@ TEST(CpuKv, RowsLieWhereAttentionReadsThem) {
       expect_only(kv, first, keys, values);
     }
   }
-}
-
-/// Bytes that lie in memory of `bytes` from `begin` on.
-std::size_t resident(const void* begin, std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) / page * page;
-  std::vector<unsigned char> in_memory((reinterpret_cast<std::uintptr_t>(begin) - first + bytes + page - 1) / page);
-  EXPECT_EQ(mincore(reinterpret_cast<void*>(first), in_memory.size() * page, in_memory.data()), 0);
-  return page * static_cast<std::size_t>(std::ranges::count_if(in_memory, [](unsigned char of) { return of & 1; }));
 }
 
 TEST(CpuKv, ALongContextCostsMemoryOnlyAsFarAsItIsFilled) {
