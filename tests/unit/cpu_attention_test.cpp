@@ -1,4 +1,4 @@
-// How many threads take part in attention: as many as have products or bytes that are worth a round of threads.
+// How many threads take part in attention: as many as have products or bytes that are worth a round of threads. What it asks for.
 #include "backend/cpu/cpu_attention.h"
 
 #include <gtest/gtest.h>
@@ -26,13 +26,9 @@ void begin_and_be_seen(float* state, std::int64_t head_dim) {
   row_ops(Isa::kScalar).attention_begin(state, head_dim);
 }
 
-/// Of a pool of four, those that attend to `rows` rows of `heads` heads, each with keys of its own of 32 components, after `committed` tokens.
-std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t committed) {
+/// `rows` rows of `heads` heads, each with keys of its own of 32 components, after `committed` tokens.
+void attend(CpuAttention& attention, std::int64_t rows, std::int64_t heads, std::int64_t committed) {
   constexpr std::int64_t kHeadDim = 32;
-  RowOps ops = row_ops(Isa::kScalar);
-  ops.attention_begin = &begin_and_be_seen;
-  ThreadPool pool(4);
-  CpuAttention attention(ops, pool);
   const CpuKv kv({1, heads, kHeadDim, committed + rows});
   std::vector<std::int32_t> order(static_cast<std::size_t>(rows));
   std::vector<std::int32_t> parent(order.size());
@@ -43,10 +39,46 @@ std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t commi
   const std::int64_t cols = heads * kHeadDim;
   std::vector<float> q(static_cast<std::size_t>(rows * cols), 1.0F);
   std::vector<float> out(q.size());
-  seen.clear();
   attention.forward({q.data(), rows, cols, cols}, kv, 0, {order, parent, committed}, kv_head, 1.0F,
                     {out.data(), rows, cols, cols});
+}
+
+/// Of a pool of four, those that attend.
+std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t committed) {
+  RowOps ops = row_ops(Isa::kScalar);
+  ops.attention_begin = &begin_and_be_seen;
+  ThreadPool pool(4);
+  CpuAttention attention(ops, pool);
+  seen.clear();
+  attend(attention, rows, heads, committed);
   return seen.size();
+}
+
+std::vector<AttentionBlock> blocks;
+
+void note_block(const AttentionBlock& block, float scale, const AttentionQuery* queries, std::int64_t count) {
+  blocks.push_back(block);
+  row_ops(Isa::kScalar).attention_block(block, scale, queries, count);
+}
+
+TEST(CpuAttention, AsksForTheBlockThatItTakesNext) {
+  RowOps ops = row_ops(Isa::kScalar);
+  ops.attention_block = &note_block;
+  ThreadPool pool(1);
+  CpuAttention attention(ops, pool);
+  for (const std::int64_t committed : {0, 62, 64, 200}) {
+    blocks.clear();
+    constexpr std::int64_t kHeads = 3;
+    attend(attention, 2, kHeads, committed);
+    const auto of_head = static_cast<std::size_t>((committed + 2 + kKeyBlock - 1) / kKeyBlock);
+    ASSERT_EQ(blocks.size(), kHeads * of_head);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      EXPECT_EQ(blocks[i].is_first, i % of_head == 0) << committed << " tokens, block " << i;
+      if (i + 1 < blocks.size()) {
+        EXPECT_EQ(blocks[i].next, blocks[i + 1].keys) << committed << " tokens, block " << i;
+      }
+    }
+  }
 }
 
 TEST(CpuAttention, OneRowIsSharedByWhatItReads) {
