@@ -7,8 +7,7 @@
 
 namespace specdec {
 
-/// Zero-filled host memory, aligned to 64 bytes. Large buffers cost physical memory only where they are touched, so that a cache for
-/// a long context is cheap while the sequence is short.
+/// Zero-filled host memory, aligned to 64 bytes. Large buffers cost physical memory only where they are touched.
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(std::size_t bytes);
