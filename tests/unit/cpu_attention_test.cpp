@@ -15,13 +15,13 @@
 namespace specdec {
 namespace {
 
-std::mutex guard;
-std::set<std::thread::id> seen;
+std::mutex attending_mutex;
+std::set<std::thread::id> attending;
 
 void begin_and_be_seen(float* state, std::int64_t head_dim) {
   {
-    const std::lock_guard lock(guard);
-    seen.insert(std::this_thread::get_id());
+    const std::lock_guard lock(attending_mutex);
+    attending.insert(std::this_thread::get_id());
   }
   row_ops(Isa::kScalar).attention_begin(state, head_dim);
 }
@@ -49,15 +49,15 @@ std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t commi
   ops.attention_begin = &begin_and_be_seen;
   ThreadPool pool(4);
   CpuAttention attention(ops, pool);
-  seen.clear();
+  attending.clear();
   attend(attention, rows, heads, committed);
-  return seen.size();
+  return attending.size();
 }
 
-std::vector<AttentionBlock> blocks;
+std::vector<AttentionBlock> noted_blocks;
 
 void note_block(const AttentionBlock& block, float scale, const AttentionQuery* queries, std::int64_t count) {
-  blocks.push_back(block);
+  noted_blocks.push_back(block);
   row_ops(Isa::kScalar).attention_block(block, scale, queries, count);
 }
 
@@ -67,15 +67,15 @@ TEST(CpuAttention, AsksForTheBlockThatItTakesNext) {
   ThreadPool pool(1);
   CpuAttention attention(ops, pool);
   for (const std::int64_t committed : {0, 62, 64, 200}) {
-    blocks.clear();
+    noted_blocks.clear();
     constexpr std::int64_t kHeads = 3;
     attend(attention, 2, kHeads, committed);
     const auto of_head = static_cast<std::size_t>((committed + 2 + kKeyBlock - 1) / kKeyBlock);
-    ASSERT_EQ(blocks.size(), kHeads * of_head);
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      EXPECT_EQ(blocks[i].is_first, i % of_head == 0) << committed << " tokens, block " << i;
-      if (i + 1 < blocks.size()) {
-        EXPECT_EQ(blocks[i].next, blocks[i + 1].keys) << committed << " tokens, block " << i;
+    ASSERT_EQ(noted_blocks.size(), kHeads * of_head);
+    for (std::size_t i = 0; i < noted_blocks.size(); ++i) {
+      EXPECT_EQ(noted_blocks[i].is_first, i % of_head == 0) << committed << " tokens, block " << i;
+      if (i + 1 < noted_blocks.size()) {
+        EXPECT_EQ(noted_blocks[i].next, noted_blocks[i + 1].keys) << committed << " tokens, block " << i;
       }
     }
   }

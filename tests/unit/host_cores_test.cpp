@@ -13,7 +13,7 @@
 namespace specdec {
 namespace {
 
-cpu_set_t own_cores() {
+cpu_set_t affinity() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof cores, &cores);
@@ -22,7 +22,7 @@ cpu_set_t own_cores() {
 
 /// The first `count` cores that this process may use.
 cpu_set_t first_cores(int count) {
-  const cpu_set_t all = own_cores();
+  const cpu_set_t all = affinity();
   cpu_set_t first;
   CPU_ZERO(&first);
   for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&first) < count; ++core) {
@@ -41,7 +41,7 @@ std::vector<cpu_set_t> dealt_out(int ranks, bool wanted, const std::function<cpu
   run_ranks(ranks, [&](Communicator& host) {
     use(before(host.rank()));
     deal_out_cores(host, wanted);
-    after[host.rank()] = own_cores();
+    after[host.rank()] = affinity();
   });
   return after;
 }

@@ -20,7 +20,7 @@
 namespace specdec {
 namespace {
 
-constexpr double kDeadline = 30;
+constexpr double kPassDeadline = 30;
 
 /// Does something of its own before each sum.
 class Troubled final : public tests::ForwardingCommunicator {
@@ -68,7 +68,7 @@ class TimedRanksTest : public ::testing::Test {
 TEST_F(TimedRanksTest, AreAllThereWhereEachHasACore) {
   for (const int ranks : {1, 2, 4}) {
     made = 0;
-    TimedRanks timed(ranks, cores, {}, kDeadline, make());
+    TimedRanks timed(ranks, cores, {}, kPassDeadline, make());
     EXPECT_EQ(made, ranks <= cores ? ranks : 1) << ranks;
     for (const std::size_t rows : {1, 4, 2}) {
       EXPECT_GT(timed.pass(rows), 0) << ranks;
@@ -78,7 +78,7 @@ TEST_F(TimedRanksTest, AreAllThereWhereEachHasACore) {
 }
 
 TEST_F(TimedRanksTest, AreNotThereWhereTheJobsRanksShareCores) {
-  TimedRanks timed(2, 1, {}, kDeadline, make());
+  TimedRanks timed(2, 1, {}, kPassDeadline, make());
   EXPECT_EQ(made, 1);
   EXPECT_GT(timed.pass(4), 0);
 }
@@ -86,7 +86,7 @@ TEST_F(TimedRanksTest, AreNotThereWhereTheJobsRanksShareCores) {
 /// Of a pass the products are most, and not all.
 TEST_F(TimedRanksTest, TellProductsFromTheRestOfAPass) {
   for (const int ranks : {1, 2}) {
-    TimedRanks timed(ranks, cores, {}, kDeadline, make());
+    TimedRanks timed(ranks, cores, {}, kPassDeadline, make());
     for (const std::size_t rows : {4, 1}) {
       const double seconds = timed.pass(rows);
       EXPECT_GT(timed.beside_products().value(), 0) << ranks;
@@ -96,7 +96,7 @@ TEST_F(TimedRanksTest, TellProductsFromTheRestOfAPass) {
 }
 
 TEST_F(TimedRanksTest, GiveTheCallerItsCoresBack) {
-  { const TimedRanks timed(2, cores, {}, kDeadline, make()); }
+  { const TimedRanks timed(2, cores, {}, kPassDeadline, make()); }
   EXPECT_EQ(static_cast<int>(own_cores().size()), cores);
 }
 
@@ -104,7 +104,7 @@ TEST_F(TimedRanksTest, WhatKeepsOneFromBeingMadeEndsThemAll) {
   for (const int ranks : {2, 3}) {
     for (fails = 0; fails < std::min(ranks, cores); ++fails) {
       if (fails > 0 && ranks > cores) continue;
-      EXPECT_THROW(TimedRanks(ranks, cores, {}, kDeadline, make()), std::runtime_error) << fails << " of " << ranks;
+      EXPECT_THROW(TimedRanks(ranks, cores, {}, kPassDeadline, make()), std::runtime_error) << fails << " of " << ranks;
       EXPECT_EQ(static_cast<int>(own_cores().size()), cores);
     }
   }
@@ -127,7 +127,7 @@ TEST_F(TimedRanksDeathTest, ARankThatThrowsEndsTheProcessWithItsWord) {
   if (cores < 2) GTEST_SKIP() << "needs two cores";
   for (const int throws : {0, 1}) {
     const auto trouble = [] { throw_bad_input("weights: cut short"); };
-    EXPECT_EXIT(pass_with(throws, kDeadline, trouble), ::testing::ExitedWithCode(2),
+    EXPECT_EXIT(pass_with(throws, kPassDeadline, trouble), ::testing::ExitedWithCode(2),
                 "error: rank " + std::to_string(throws) + " on a thread: weights: cut short\n");
   }
 }
@@ -138,7 +138,7 @@ TEST_F(TimedRanksTest, AreStirredWithoutAnythingToDo) {
     std::atomic<int> sums = 0;
     const std::function<void()> count = [&] { ++sums; };
     std::unique_ptr<Troubled> counts;
-    TimedRanks timed(ranks, cores, {}, kDeadline, [&](Communicator& group, Backend& backend) {
+    TimedRanks timed(ranks, cores, {}, kPassDeadline, [&](Communicator& group, Backend& backend) {
       Communicator* mine = &group;
       if (group.rank() == 0) mine = (counts = std::make_unique<Troubled>(group, count)).get();
       return std::make_unique<TimedModel>(shape, std::make_unique<RandomTensors>(1), DType::kBF16, backend,
