@@ -52,11 +52,15 @@ struct Streams {
 /// Which rows a block has of the last of its panels.
 enum class OfLast : std::uint8_t { kAll, kFirstHalf, kSecondHalf };
 
+/// How many rows' inputs are one load.
+enum class Inputs : std::uint8_t { kOfOneRow, kOfFourRows };
+
 /// The sums that a block has side by side: of R rows and B panels.
-template <int R, int B, OfLast kOfLast = OfLast::kAll>
+template <int R, int B, OfLast kOfLast = OfLast::kAll, Inputs kInputs = Inputs::kOfOneRow>
 struct Shape {
   static constexpr int kRows = R;
   static constexpr int kPanels = B;
+  static constexpr bool kInFours = kInputs == Inputs::kOfFourRows;
   static constexpr bool has(int row, int panel) {
     return kOfLast == OfLast::kAll || panel + 1 < B || (row < R / 2) == (kOfLast == OfLast::kFirstHalf);
   }
@@ -91,6 +95,11 @@ struct SkinnyMatmul {
     return V::kMayHalve && panels_for(rows, false) == 1 &&
            sums + 2 * V::kWeightRegisters + V::kInputRegisters <= V::kRegisters;
   }
+  /// Inputs of four rows at a time where the registers hold one panel alone: a row by itself is a load, which would be one for each product.
+  static constexpr Inputs inputs_of(int rows, int panels) {
+    const bool fours = kMayTakeFours && rows % 4 == 0 && panels == 1 && panels_for(rows, false) == 1;
+    return fours ? Inputs::kOfFourRows : Inputs::kOfOneRow;
+  }
   static constexpr int registers_for(int rows, int panels) {
     const int weights = (kPanelByPanel ? 1 : panels) * V::kWeightRegisters;
     const int inputs = (kPanelByPanel && panels > 1 && !kInputsAnew ? rows : 1) * V::kInputRegisters;
@@ -100,6 +109,7 @@ struct SkinnyMatmul {
   static constexpr bool kPanelByPanel = requires { V::kParts; };
   /// And inputs are broadcast anew for each panel: kept, they would take the place of a panel's sums.
   static constexpr bool kInputsAnew = requires { V::kInputsAnew; };
+  static constexpr bool kMayTakeFours = requires { &V::broadcast_four; };
 
   /// Where a block reads next.
   struct Place {
@@ -230,7 +240,9 @@ struct SkinnyMatmul {
                                                    std::int64_t panel_bytes, const std::byte* x) {
     constexpr int R = S::kRows;
     constexpr int B = S::kPanels;
-    if constexpr (kPanelByPanel) {
+    if constexpr (S::kInFours) {
+      multiply_fours<S>(sum, V::load(weights), x, std::make_integer_sequence<int, 4>());
+    } else if constexpr (kPanelByPanel) {
 #pragma GCC unroll 16
       for (int part = 0; part < V::kParts; ++part) {
 #pragma GCC unroll 16
@@ -260,7 +272,26 @@ struct SkinnyMatmul {
     }
   }
 
-  /// Calls act(row, panel) for each sum.
+  /// Lane i of the inputs is of row i mod 4; turned by a lane three times, each output of the weights meets all four rows.
+  template <class S, class Sum, int... kTurn>
+  [[gnu::always_inline]] static void multiply_fours(Sum (&sum)[S::kRows][1], typename V::Weights weights,
+                                                    const std::byte* x, std::integer_sequence<int, kTurn...>) {
+    constexpr int R = S::kRows;
+    typename V::Input inputs[R / 4];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r += 4) {
+      inputs[r / 4] = V::broadcast_four(x + r * V::kInputBytes);
+    }
+    const auto multiply = [&](int turn, typename V::Weights turned) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r += 4) {
+        sum[r + turn][0] = V::multiply_add(sum[r + turn][0], turned, inputs[r / 4]);
+      }
+    };
+    (multiply(kTurn, V::template turned<kTurn>(weights)), ...);
+  }
+
+  /// Calls act(row, panel) for each sum; of four rows' inputs, before turn_back(), it is one of the four's.
   template <class S, class Act>
   [[gnu::always_inline]] static void for_sums(const Act& act) {
 #pragma GCC unroll 16
@@ -288,7 +319,13 @@ struct SkinnyMatmul {
   }
 
   template <class S>
-  static void store(const MatmulJob& job, const Sums<S>& sum, float* y, std::int64_t panel) {
+  static void store(const MatmulJob& job, Sums<S>& sum, float* y, std::int64_t panel) {
+    if constexpr (S::kInFours) {
+#pragma GCC unroll 16
+      for (int r = 0; r < S::kRows; r += 4) {
+        V::turn_back(sum[r][0], sum[r + 1][0], sum[r + 2][0], sum[r + 3][0]);
+      }
+    }
     for_sums<S>([&](int r, int b) {
       const std::int64_t first = (panel + (S::kTurnsBack ? -b : b)) * kPanelOutputs;
       const std::int64_t left = job.outputs - first;
@@ -316,7 +353,8 @@ struct SkinnyMatmul {
       }
     }
     for (; begin + B <= of.end; begin += B) {
-      block<Shape<R, B>, V::ahead_bytes(R, B, kFromMemory), kLater>(job, of, begin, last);
+      block<Shape<R, B, OfLast::kAll, inputs_of(R, B)>, V::ahead_bytes(R, B, kFromMemory), kLater>(job, of, begin,
+                                                                                                   last);
     }
     if constexpr (B > 1) {
       panels<R, kFromMemory, kLater, B / 2>(job, of, begin, last);
