@@ -30,13 +30,13 @@ void attention_begin(float* state, std::int64_t head_dim) {
   }
 }
 
-/// Vectors of keys that a tile of queries takes at a time: the most, out of 4, 2 and 1, for which its sums stay in registers beside the keys
-/// and one component of a query.
+/// Vectors of keys, of `seen` that are the block's, that a tile of queries takes at a time: the most, of equal parts, for which its sums stay in registers beside
+/// the keys and one component of a query.
 template <typename V>
-constexpr int score_vectors(int queries) {
-  int vectors = kKeyVectors;
+constexpr int score_vectors(int queries, int seen) {
+  int vectors = seen;
   while (vectors > 1 && queries * vectors + (queries > 1 ? vectors : 0) + 1 > V::kRegisters) {
-    vectors /= 2;
+    vectors = vectors % 2 == 0 ? vectors / 2 : 1;
   }
   return vectors;
 }
@@ -68,18 +68,12 @@ Seen seen_by(const AttentionQuery* queries) {
   return seen;
 }
 
-/// weights[query] = q . K, unscaled, of the vectors of slots that the query with `most` of them sees, and zeros behind.
-template <typename V, int kQueries, int kVectors = score_vectors<V>(kQueries)>
-void attention_scores(const AttentionBlock& block, Ahead ahead, std::int64_t most, const AttentionQuery* queries,
+/// weights[query] = q . K, unscaled, of the first kSeen vectors of slots.
+template <typename V, int kQueries, int kSeen>
+void attention_scores(const AttentionBlock& block, Ahead ahead, const AttentionQuery* queries,
                       float (*weights)[kKeyBlock]) {
-  if constexpr (kVectors > 1) {
-    if (most <= kVectors / 2 * kLanes) {
-      attention_scores<V, kQueries, kVectors / 2>(block, ahead, most, queries, weights);
-      return;
-    }
-  }
-  std::int64_t slot = 0;
-  for (; slot < most; slot += kVectors * kLanes) {
+  constexpr int kVectors = score_vectors<V>(kQueries, kSeen);
+  for (std::int64_t slot = 0; slot < kSeen * kLanes; slot += kVectors * kLanes) {
     V sum[kQueries][kVectors];
 #pragma GCC unroll 16
     for (int q = 0; q < kQueries; ++q) {
@@ -113,30 +107,33 @@ void attention_scores(const AttentionBlock& block, Ahead ahead, std::int64_t mos
       }
     }
   }
-  for (; slot < kKeyBlock; slot += kLanes) {
-#pragma GCC unroll 16
-    for (int q = 0; q < kQueries; ++q) {
-      V(0.0F).store(weights[q] + slot);
-    }
-  }
+}
+
+/// A block's vectors by a tree of neighbours; one that no query sees would change nothing, its scores being the lowest and its weights zero.
+template <int kSeen, typename V, typename Merge>
+V merge(const V (&of)[kSeen], const Merge& two) {
+  if constexpr (kSeen == 1) return of[0];
+  if constexpr (kSeen == 2) return two(of[0], of[1]);
+  if constexpr (kSeen == 3) return two(two(of[0], of[1]), of[2]);
+  if constexpr (kSeen == 4) return two(two(of[0], of[1]), two(of[2], of[3]));
 }
 
 /// Turns scores into weights exp(scale * score - largest) and rescales the sums; factors[query] is what the values want too.
-template <typename V, int kQueries>
+template <typename V, int kQueries, int kSeen>
 void attention_weights(const AttentionQuery* queries, float scale, float (*weights)[kKeyBlock], float* factors) {
   static_assert(kQueries <= kLanes);
   const V lowest(-__builtin_inff());
-  V score[kQueries][kKeyVectors];
+  V score[kQueries][kSeen];
   float largest[kQueries];
   V(0.0F).store(factors);
   for (int q = 0; q < kQueries; ++q) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kKeyVectors; ++v) {
+    for (int v = 0; v < kSeen; ++v) {
       const std::int64_t left = queries[q].count - v * kLanes;
       score[q][v] = select(V::first(left < 0 ? 0 : left), V::load(weights[q] + v * kLanes) * V(scale), lowest);
     }
     const float before = queries[q].state[0];
-    const float block = tree_max(max(max(score[q][0], score[q][1]), max(score[q][2], score[q][3])));
+    const float block = tree_max(merge<kSeen>(score[q], [](V a, V b) { return max(a, b); }));
     largest[q] = before < block ? block : before;
     queries[q].state[0] = largest[q];
     factors[q] = before - largest[q];
@@ -145,12 +142,12 @@ void attention_weights(const AttentionQuery* queries, float scale, float (*weigh
   elementary::exp(kQueries == 1 ? V(factors[0]) : V::load(factors)).store(factors);
   for (int q = 0; q < kQueries; ++q) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kKeyVectors; ++v) {
+    for (int v = 0; v < kSeen; ++v) {
       score[q][v] = elementary::exp(score[q][v] - V(largest[q]));
       score[q][v].store(weights[q] + v * kLanes);
     }
     float* sum = queries[q].state + kStateSum;
-    fused(V::load(sum), V(factors[q]), (score[q][0] + score[q][1]) + (score[q][2] + score[q][3])).store(sum);
+    fused(V::load(sum), V(factors[q]), merge<kSeen>(score[q], [](V a, V b) { return a + b; })).store(sum);
   }
 }
 
@@ -244,15 +241,20 @@ void attention_values(const AttentionBlock& block, Ahead& ahead, std::int64_t st
   }
 }
 
-template <typename V, int kQueries>
-void attention_tile(const AttentionBlock& block, TileOf tile, float scale, const AttentionQuery* queries) {
+/// Of the block's vectors the first kSeen, which are those that the query with `seen.most` sees.
+template <typename V, int kQueries, int kSeen = kKeyVectors>
+void attention_tile(const AttentionBlock& block, TileOf tile, float scale, Seen seen, const AttentionQuery* queries) {
+  if constexpr (kSeen > 1) {
+    if (seen.most <= (kSeen - 1) * kLanes) {
+      attention_tile<V, kQueries, kSeen - 1>(block, tile, scale, seen, queries);
+      return;
+    }
+  }
   alignas(64) float weights[kQueries][kKeyBlock];
   alignas(64) float factors[kLanes];
-  const Seen seen = seen_by<kQueries>(queries);
   const std::int64_t stride = padded_head_dim(block.head_dim);
-  attention_scores<V, kQueries>(block, tile.with_keys(block, (seen.most + kLanes - 1) / kLanes * kLanes), seen.most,
-                                queries, weights);
-  attention_weights<V, kQueries>(queries, scale, weights, factors);
+  attention_scores<V, kQueries, kSeen>(block, tile.with_keys(block, kSeen * kLanes), queries, weights);
+  attention_weights<V, kQueries, kSeen>(queries, scale, weights, factors);
   Ahead ahead = tile.with_values(block, seen.most);
   std::int64_t column = 0;
   for (; column + V::kValueTile * kLanes <= stride; column += V::kValueTile * kLanes) {
@@ -273,7 +275,7 @@ void attention_tile_of(std::int64_t count, const AttentionBlock& block, TileOf t
       return;
     }
   }
-  attention_tile<V, kMost>(block, tile, scale, queries);
+  attention_tile<V, kMost>(block, tile, scale, seen_by<kMost>(queries), queries);
 }
 
 template <typename V>
