@@ -28,15 +28,23 @@ struct Int8Header {
   std::int32_t start;  ///< of the group's sum: see pack_int8()
 };
 
+/// What a step asks for, beside what it multiplies with.
+struct Asks {
+  /// How far ahead the weights of each panel are, in bytes: a core that has sums to do does not run ahead of them far enough by itself, and the machine's own
+  /// prefetchers stop at the end of a page.
+  std::int64_t ahead = 2048;
+  /// Into which cache, as __builtin_prefetch says it: 3 the first one, 2 the second.
+  int into = 3;
+  /// And those so near, and inputs, into the first one; 0: not.
+  std::int64_t near = 0;
+  std::int64_t inputs = 0;
+};
+
 /// How a `V` reads weights unless it says otherwise.
 struct Streams {
   /// Panels side by side at most, each of which is a stream of its own.
   static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 8; }
-  /// How far ahead the weights of each of so many panels are asked for: a core that has sums to do does not run ahead of them far enough by itself, and the
-  /// machine's own prefetchers stop at the end of a page.
-  static constexpr std::int64_t ahead_bytes(int /*rows*/, int /*panels*/, bool /*from_memory*/) { return 2048; }
-  /// Into which cache, as __builtin_prefetch says it: 3 the first one, 2 the second.
-  static constexpr int ahead_into(int /*panels*/) { return 3; }
+  static constexpr Asks asks(int /*rows*/, int /*panels*/, bool /*from_memory*/) { return {}; }
   /// Whether, where the registers hold one panel of so many rows but not two, three are taken as twice one and a half (SkinnyMatmul::three_by_two).
   static constexpr bool kMayHalve = false;
   /// Whether blocks of rows share the asking for what they multiply with next (BlockOfRows::later). Not where the first block takes as long as its weights take to come.
@@ -128,11 +136,12 @@ struct SkinnyMatmul {
     std::int64_t step;  ///< how much further on they are with each step of all panels
   };
 
+  static constexpr int kIntoFirst = 3;
   static constexpr int kLaterInto = 2;  // the second cache
 
   /// The panels of a shape from `panel` on; the next matrix comes after panel `last`. A distance that is not known beforehand costs three rows of weights in a cache half as much
   /// again.
-  template <class S, std::int64_t kAhead, bool kLater>
+  template <class S, Asks kAsks, bool kLater>
   static void block(const MatmulJob& job, const BlockOfRows& of, std::int64_t panel, std::int64_t last) {
     Sums<S> sum;
     fill<S>(sum, V::minus_zero());
@@ -141,7 +150,7 @@ struct SkinnyMatmul {
     Place place = {.weights = weights,
                    .x = of.x,
                    .panel_bytes = S::kTurnsBack ? -job.panel_bytes : job.panel_bytes,
-                   .tail = weights + job.panel_bytes - kAhead,
+                   .tail = weights + job.panel_bytes - kAsks.ahead,
                    .jump = (S::kPanels - 1) * job.panel_bytes};
     Later later = {};
     if constexpr (kLater) {
@@ -153,16 +162,16 @@ struct SkinnyMatmul {
     constexpr bool kAlone = S::kPanels == 1;
     if (job.next.data != nullptr && (kAlone ? panel < last : panel + S::kNewPanels == last)) {
       const std::byte* const end = kAlone ? job.panels + last * job.panel_bytes : weights + job.panel_bytes;
-      place.tail = end - kAhead;
+      place.tail = end - kAsks.ahead;
       place.jump = job.next.data - end;
     }
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t steps = job.slice_steps[slice];
       fill<S>(sum, steps == 0 ? V::minus_zero() : V::zero());
       if constexpr (requires { typename V::Dots; }) {
-        add_groups<S, kAhead, kLater>(sum, steps, place, later);
+        add_groups<S, kAsks, kLater>(sum, steps, place, later);
       } else {
-        add_steps<S, kAhead, kLater>(sum, steps, place, later);
+        add_steps<S, kAsks, kLater>(sum, steps, place, later);
       }
       // Counting in binary adds equal subtrees as soon as both are there: neighbours first, as the tree does.
       int at = 0;
@@ -184,15 +193,17 @@ struct SkinnyMatmul {
   }
 
   /// Steps of a shape; `at` goes on behind them. `Sum` is Acc, or Dots of int8.
-  template <class S, std::int64_t kAhead, bool kLater, class Sum>
+  template <class S, Asks kAsks, bool kLater, class Sum>
   [[gnu::always_inline]] static void add_steps(Sum (&sum)[S::kRows][S::kPanels], std::int64_t steps, Place& at,
                                                [[maybe_unused]] Later& later) {
     for (std::int64_t step = 0; step < steps; ++step) {
-      const std::byte* const ahead = at.weights + kAhead + (at.weights >= at.tail ? at.jump : 0);
+      const std::byte* const ahead = at.weights + kAsks.ahead + (at.weights >= at.tail ? at.jump : 0);
 #pragma GCC unroll 16
       for (int b = 0; b < S::kNewPanels; ++b) {
-        V::template ask_for<V::ahead_into(S::kPanels)>(ahead + b * at.panel_bytes);
+        V::template ask_for<kAsks.into>(ahead + b * at.panel_bytes);
+        if constexpr (kAsks.near > 0) V::template ask_for<kIntoFirst>(at.weights + kAsks.near + b * at.panel_bytes);
       }
+      if constexpr (kAsks.inputs > 0) V::template ask_for<kIntoFirst>(at.x + kAsks.inputs);
       if constexpr (kLater) ask_for_later<S::kPanels>(later);
       multiply_step<S>(sum, at.weights, at.panel_bytes, at.x);
       at.weights += kStepBytes;
@@ -201,7 +212,7 @@ struct SkinnyMatmul {
   }
 
   /// The groups of a slice of int8.
-  template <class S, std::int64_t kAhead, bool kLater>
+  template <class S, Asks kAsks, bool kLater>
   [[gnu::always_inline]] static void add_groups(Sums<S>& sum, std::int64_t steps, Place& at, Later& later) {
     while (steps > 0) {
       const std::int64_t group = steps < kInt8GroupSteps ? steps : kInt8GroupSteps;
@@ -209,7 +220,7 @@ struct SkinnyMatmul {
       at.x += S::kRows * sizeof(Int8Header);
       typename V::Dots dots[S::kRows][S::kPanels];
       for_sums<S>([&](int r, int b) { dots[r][b] = V::start(headers[r].start); });
-      add_steps<S, kAhead, kLater>(dots, group, at, later);
+      add_steps<S, kAsks, kLater>(dots, group, at, later);
 #pragma GCC unroll 16
       for (int b = 0; b < S::kPanels; ++b) {
         const Acc scales = V::load_scales(at.weights + b * at.panel_bytes);
@@ -346,15 +357,14 @@ struct SkinnyMatmul {
   template <int R, bool kFromMemory, bool kLater, int B = panels_for(R, kFromMemory)>
   static void panels(const MatmulJob& job, const BlockOfRows& of, std::int64_t begin, std::int64_t last) {
     if constexpr (three_by_two(R) && (kFromMemory || kLater)) {
-      constexpr std::int64_t kAhead = V::ahead_bytes(R, 2, kFromMemory);
+      constexpr Asks kAsks = V::asks(R, 2, kFromMemory);
       for (; begin + 3 <= of.end; begin += 3) {
-        block<Shape<R, 2, OfLast::kFirstHalf>, kAhead, kLater>(job, of, begin, last);
-        block<Shape<R, 2, OfLast::kSecondHalf>, kAhead, kLater>(job, of, begin + 2, last);
+        block<Shape<R, 2, OfLast::kFirstHalf>, kAsks, kLater>(job, of, begin, last);
+        block<Shape<R, 2, OfLast::kSecondHalf>, kAsks, kLater>(job, of, begin + 2, last);
       }
     }
     for (; begin + B <= of.end; begin += B) {
-      block<Shape<R, B, OfLast::kAll, inputs_of(R, B)>, V::ahead_bytes(R, B, kFromMemory), kLater>(job, of, begin,
-                                                                                                   last);
+      block<Shape<R, B, OfLast::kAll, inputs_of(R, B)>, V::asks(R, B, kFromMemory), kLater>(job, of, begin, last);
     }
     if constexpr (B > 1) {
       panels<R, kFromMemory, kLater, B / 2>(job, of, begin, last);
@@ -435,7 +445,8 @@ struct SkinnyMatmul {
     for_blocks_of_rows(job, begin, end, &side_by_side, [&](const BlockOfRows& of) {
       const OfRows& by = of_rows(of.rows);
       const bool asks = V::kShareReading && of.later_bytes > 0;
-      const Panels panels = asks ? by.asking_for_later : job.from_memory ? by.from_memory : by.from_cache;
+      const bool from_memory = job.from_memory && of.first;
+      const Panels panels = asks ? by.asking_for_later : from_memory ? by.from_memory : by.from_cache;
       panels(job, of, of.begin, of.new_next ? end : -1);
     });
   }

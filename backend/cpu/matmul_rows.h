@@ -17,6 +17,8 @@ struct BlockOfRows {
   float* y;
   std::int64_t begin;  ///< the group's panels
   std::int64_t end;
+  /// The group's first, which reads its weights from wherever they are. The others find them in the cache.
+  bool first;
   /// New weights are read after it: it is the group's last.
   bool new_next;
   /// Its part of the group that comes after this one, which the blocks share the asking for: memory then works while each of them multiplies, where it otherwise would while the first one
@@ -54,6 +56,7 @@ void for_blocks_of_rows(const MatmulJob& job, std::int64_t begin, std::int64_t e
                        .y = job.y + row * job.y_stride,
                        .begin = begin,
                        .end = stop,
+                       .first = i == 0,
                        .new_next = i + 1 == job.blocks,
                        .later = later.data + from,
                        .later_bytes = later_bytes * (i + 1) / job.blocks - from});

@@ -31,10 +31,9 @@ struct WideFewStreams : Wide {
   static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return kMostPanels; }
   /// As many bytes by all panels together: of few panels rows are many, and a step of theirs takes as long. Where rows are few, so that memory is what is waited
   /// for, the core's loads run far ahead by themselves, and what it asks for farther ahead than that is in their way.
-  static constexpr std::int64_t ahead_bytes(int /*rows*/, int panels, bool from_memory) {
-    return panels == kMostPanels && from_memory ? 1024 : 4096 * kMostPanels / panels;
+  static constexpr Asks asks(int /*rows*/, int panels, bool from_memory) {
+    return {.ahead = panels == kMostPanels && from_memory ? 1024 : 4096 * kMostPanels / panels, .into = 2};
   }
-  static constexpr int ahead_into(int /*panels*/) { return 2; }
 };
 
 /// For CPUs of which has_fast_single_stream(): from memory one panel alone is read at the memory's speed, which of several each next one lowers. From farther ahead the more rows there
@@ -44,11 +43,13 @@ struct WideOneStream : WideFewStreams {
   static constexpr int most_panels(int rows, bool from_memory) {
     return from_memory && rows < kManyRows ? 1 : kMostPanels;
   }
-  static constexpr std::int64_t ahead_bytes(int rows, int panels, bool from_memory) {
-    if (from_memory && rows < kManyRows) return rows < 5 ? 8192 : 12288;
-    return WideFewStreams::ahead_bytes(rows, panels, false);
+  /// Into the first cache, which holds 48 KB there. The inputs of sixteen rows are more than that, and are read as fast as the weights of their one panel; where memory is waited
+  /// for, they would have to wait behind what is asked of it.
+  static constexpr Asks asks(int rows, int panels, bool from_memory) {
+    if (from_memory && rows < kManyRows) return {.ahead = rows < 5 ? 8192 : 12288};
+    if (!from_memory && rows == kMaxRows) return {.ahead = 8192, .into = 2, .near = 2048, .inputs = 1024};
+    return {.ahead = WideFewStreams::asks(rows, panels, false).ahead};
   }
-  static constexpr int ahead_into(int /*panels*/) { return 3; }  // which holds 48 KB there
 };
 
 /// For kernels of int8 (matmul_int8.h), without the products.

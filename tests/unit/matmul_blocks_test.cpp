@@ -21,7 +21,6 @@ struct Recording : Streams {
   static constexpr int kInputRegisters = 1;
   static constexpr std::int64_t kStepInputs = 1;
   static constexpr std::int64_t kInputBytes = 4;
-  static constexpr int ahead_into(int /*panels*/) { return 3; }
   using Acc = float;
   using Weights = float;
   using Input = float;
@@ -36,7 +35,7 @@ struct Recording : Streams {
   }
   template <int kInto>
   static void ask_for(const std::byte* line) {
-    (kInto == ahead_into(1) ? ahead() : later()).push_back(line);
+    (kInto == Asks{}.into ? ahead() : later()).push_back(line);
   }
 
   static Acc zero() { return 0; }
@@ -72,6 +71,15 @@ struct RecordingAlone : Recording {
 struct RecordingHalves : Recording {
   static constexpr int kAccRegisters = 4;
   static constexpr bool kMayHalve = true;
+};
+
+/// Of weights in the cache it asks for those so near, and for inputs, once more.
+struct RecordingNear : RecordingAlone {
+  static constexpr std::int64_t kNear = 1024;
+  static constexpr std::int64_t kInputs = 256;
+  static constexpr Asks asks(int /*rows*/, int /*panels*/, bool from_memory) {
+    return {.ahead = 4096, .into = 2, .near = from_memory ? 0 : kNear, .inputs = from_memory ? 0 : kInputs};
+  }
 };
 
 class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
@@ -169,7 +177,7 @@ TEST_F(MatmulBlocks, OneBlockOfRowsAsksForNothingLater) {
 
 /// But for the first lines of the first two panels, which go side by side; of the next matrix those of its first.
 TEST_F(MatmulBlocks, OnesOfHalvesAskForEachLineBeforehand) {
-  constexpr std::int64_t kAhead = RecordingHalves::ahead_bytes(4, 2, true) / kStepBytes;
+  constexpr std::int64_t kAhead = RecordingHalves::asks(4, 2, true).ahead / kStepBytes;
   constexpr std::int64_t kFarBehind = 5 * kSteps;
   for (const std::int64_t panels : {9, 11}) {  // three times three, and two alone behind them
     const std::int64_t end = panels * kSteps;
@@ -182,6 +190,26 @@ TEST_F(MatmulBlocks, OnesOfHalvesAskForEachLineBeforehand) {
       ASSERT_NE(lines.contains(line < end ? line : line + kFarBehind), first)
           << "step " << line % kSteps << " of panel " << line / kSteps << ", " << panels;
     }
+  }
+}
+
+TEST_F(MatmulBlocks, OnlyWhatTheCacheHasIsAskedForNearAndWithItsInputs) {
+  const auto near = [&](std::int64_t rows, bool from_memory) {
+    asked_by<RecordingNear>(rows, {}, from_memory);
+    return Recording::ahead();
+  };
+  EXPECT_EQ(near(4, true).size(), 0U);
+  // Each step of two panels side by side, or of one, asks for inputs once: groups of three panels are two and one, the last is two.
+  EXPECT_EQ(near(8, true).size(), (kPanels + 7) * kSteps) << "the second block has what the first one read";
+  // Each step asks for lines of two panels and then for inputs.
+  const std::vector<const std::byte*> asked = near(4, false);
+  ASSERT_EQ(asked.size(), (kPanels + 6) * kSteps);
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (const std::int64_t panel : {0, 1}) {
+      EXPECT_EQ(asked[static_cast<std::size_t>(3 * step + panel)] - weights_.data(),
+                panel * kPanelBytes + step * kStepBytes + RecordingNear::kNear);
+    }
+    EXPECT_EQ(asked[static_cast<std::size_t>(3 * step + 2)] - asked[2], 4 * step * Recording::kInputBytes);
   }
 }
 
