@@ -77,10 +77,13 @@ void CpuBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream)
   specdec::matmul(static_cast<const CpuPackedLinear&>(weight), x, y, matmul_scratch_, pool_);
 }
 
+int CpuBackend::threads_sharing(std::int64_t elements) const {
+  return elements < kElementsWorthSharing ? 1 : pool_.size();
+}
+
 template <typename Task>
 void CpuBackend::for_rows(std::int64_t rows, std::int64_t cols, const Task& task) {
-  const int threads = rows * cols < kElementsWorthSharing ? 1 : pool_.size();
-  parallel_for(pool_, threads, rows, [&](int, std::int64_t row) { task(row); });
+  parallel_for(pool_, threads_sharing(rows * cols), rows, [&](int, std::int64_t row) { task(row); });
 }
 
 void CpuBackend::rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream) {
@@ -93,9 +96,15 @@ void CpuBackend::layer_norm(ConstRows x, const float* weight, const float* bias,
 
 void CpuBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
                       Stream) {
-  for_rows(x.rows, x.cols, [&](std::int64_t r) {
-    const std::int64_t table = chain.position[r] * (head_dim / 2);
-    ops_.rope(x.row(r), x.cols / head_dim, head_dim, cos + table, sin + table);
+  // By heads, as products and attention are shared out: what a core has of them it keeps.
+  const int threads = threads_sharing(x.rows * x.cols);
+  const std::int64_t heads = x.cols / head_dim;
+  parallel_for(pool_, threads, threads, [&](int, std::int64_t part) {
+    const Range own = {heads * part / threads, heads * (part + 1) / threads};
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      const std::int64_t table = chain.position[r] * (head_dim / 2);
+      ops_.rope(x.row(r) + own.begin * head_dim, own.size(), head_dim, cos + table, sin + table);
+    }
   });
 }
 

@@ -59,6 +59,8 @@ class CpuBackend final : public Backend {
                  Stream stream) override;
 
  private:
+  /// All, when so many elements are worth it.
+  int threads_sharing(std::int64_t elements) const;
   /// Calls task(row) for every row, on several threads when rows * cols elements are worth it.
   template <typename Task>
   void for_rows(std::int64_t rows, std::int64_t cols, const Task& task);

@@ -55,14 +55,62 @@ struct Dot : Reads {
   static Acc multiply_add(Acc acc, Weights weights, Input input) {
     return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(weights), reinterpret_cast<__m512bh>(input));
   }
+  /// Up to 32 inputs of each of several rows, rounded, the rows side by side in each step: squares of four rows and four steps, turned in registers.
+  static void pack_side_by_side(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t inputs,
+                                std::byte* to) {
+    const std::int64_t fours = (rows + 3) / 4;
+    __m512i four[4][4];  // 128 bits l of four[f][j]: step 4 l + j of four rows
+#pragma GCC unroll 4
+    for (std::int64_t f = 0; f < 4; ++f) {
+      // In place of rows behind the last one any will do: what comes of them is not stored.
+      const auto row = [&](std::int64_t r) { return round(x + (r < rows ? r : f * 4) * stride, inputs); };
+      if (f >= fours) {
+        for (__m512i& none : four[f]) none = _mm512_setzero_si512();
+        continue;
+      }
+      const __m512i row0 = row(f * 4);
+      const __m512i row1 = row(f * 4 + 1);
+      const __m512i row2 = row(f * 4 + 2);
+      const __m512i row3 = row(f * 4 + 3);
+      const __m512i low01 = _mm512_unpacklo_epi32(row0, row1);
+      const __m512i high01 = _mm512_unpackhi_epi32(row0, row1);
+      const __m512i low23 = _mm512_unpacklo_epi32(row2, row3);
+      const __m512i high23 = _mm512_unpackhi_epi32(row2, row3);
+      four[f][0] = _mm512_unpacklo_epi64(low01, low23);
+      four[f][1] = _mm512_unpackhi_epi64(low01, low23);
+      four[f][2] = _mm512_unpacklo_epi64(high01, high23);
+      four[f][3] = _mm512_unpackhi_epi64(high01, high23);
+    }
+    const auto store = [&](std::int64_t step, __m512i of_rows) {
+      if (2 * step < inputs) _mm512_mask_storeu_epi32(to + step * rows * kInputBytes, first(rows), of_rows);
+    };
+#pragma GCC unroll 4
+    for (std::int64_t j = 0; j < 4; ++j) {
+      const __m512i low01 = _mm512_shuffle_i32x4(four[0][j], four[1][j], 0x44);
+      const __m512i high01 = _mm512_shuffle_i32x4(four[0][j], four[1][j], 0xee);
+      const __m512i low23 = _mm512_shuffle_i32x4(four[2][j], four[3][j], 0x44);
+      const __m512i high23 = _mm512_shuffle_i32x4(four[2][j], four[3][j], 0xee);
+      store(j, _mm512_shuffle_i32x4(low01, low23, 0x88));
+      store(4 + j, _mm512_shuffle_i32x4(low01, low23, 0xdd));
+      store(8 + j, _mm512_shuffle_i32x4(high01, high23, 0x88));
+      store(12 + j, _mm512_shuffle_i32x4(high01, high23, 0xdd));
+    }
+  }
+  static __m512i round(const float* x, std::int64_t inputs) {
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(first(inputs - 16), x + 16),
+                                                         _mm512_maskz_loadu_ps(first(inputs), x)));
+  }
+  static __mmask16 first(std::int64_t count) {
+    return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1U << count) - 1);
+  }
+
   static void pack(const float* x, std::int64_t count, std::byte* packed) {
     // An odd count ends in a zero: the mask of the store covers the pair, the mask of the load does not.
     for (std::int64_t i = 0; i < count; i += 16) {
       const std::int64_t left = count - i;
-      const auto loaded = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
-      const auto stored = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << ((left + 1) & ~std::int64_t{1})) - 1);
-      const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(loaded, x + i));
-      _mm256_mask_storeu_epi16(packed + i * 2, stored, reinterpret_cast<__m256i>(rounded));
+      const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(first(left), x + i));
+      _mm256_mask_storeu_epi16(packed + i * 2, first((left + 1) & ~std::int64_t{1}),
+                               reinterpret_cast<__m256i>(rounded));
     }
   }
 };

@@ -429,14 +429,18 @@ struct SkinnyMatmul {
       return;
     }
     constexpr std::int64_t kTileInputs = kTileBytes / V::kInputBytes * V::kStepInputs;
-    alignas(kTileBytes) std::byte tiles[V::kMaxRows * kTileBytes];
+    [[maybe_unused]] alignas(kTileBytes) std::byte tiles[V::kMaxRows * kTileBytes];
     for (std::int64_t i = 0; i < count; i += kTileInputs) {
       const std::int64_t inputs = count - i < kTileInputs ? count - i : kTileInputs;
-      for (std::int64_t r = 0; r < rows; ++r) {
-        V::pack(x + r * stride + i, inputs, tiles + r * kTileBytes);
-      }
       const std::int64_t steps = (inputs + V::kStepInputs - 1) / V::kStepInputs;
-      interleave(tiles, rows, steps, packed);
+      if constexpr (requires { &V::pack_side_by_side; }) {
+        V::pack_side_by_side(x + i, stride, rows, inputs, packed);
+      } else {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          V::pack(x + r * stride + i, inputs, tiles + r * kTileBytes);
+        }
+        interleave(tiles, rows, steps, packed);
+      }
       packed += steps * rows * V::kInputBytes;
     }
   }
