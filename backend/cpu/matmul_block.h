@@ -35,7 +35,9 @@ struct Asks {
   std::int64_t ahead = 2048;
   /// Into which cache, as __builtin_prefetch says it: 3 the first one, 2 the second.
   int into = 3;
-  /// And those so near, and inputs, into the first one; 0: not.
+  /// Of each page the first lines from so far on, into the second cache, which sets the machine's own prefetchers going there. Of one panel alone; 0: not.
+  std::int64_t page_starts = 0;
+  /// Those so near, and inputs, into the first cache; 0: not.
   std::int64_t near = 0;
   std::int64_t inputs = 0;
 };
@@ -203,12 +205,22 @@ struct SkinnyMatmul {
         V::template ask_for<kAsks.into>(ahead + b * at.panel_bytes);
         if constexpr (kAsks.near > 0) V::template ask_for<kIntoFirst>(at.weights + kAsks.near + b * at.panel_bytes);
       }
+      if constexpr (kAsks.page_starts > 0) ask_for_page_start<kAsks>(at);
       if constexpr (kAsks.inputs > 0) V::template ask_for<kIntoFirst>(at.x + kAsks.inputs);
       if constexpr (kLater) ask_for_later<S::kPanels>(later);
       multiply_step<S>(sum, at.weights, at.panel_bytes, at.x);
       at.weights += kStepBytes;
       at.x += S::kRows * V::kInputBytes;
     }
+  }
+
+  template <Asks kAsks>
+  [[gnu::always_inline]] static void ask_for_page_start(const Place& at) {
+    constexpr std::uintptr_t kPageBytes = 4096;
+    constexpr std::uintptr_t kFirstBytes = 4 * kStepBytes;
+    constexpr std::int64_t kBeyondAhead = kAsks.page_starts - kAsks.ahead;
+    const std::byte* const line = at.weights + kAsks.page_starts + (at.weights >= at.tail - kBeyondAhead ? at.jump : 0);
+    if (reinterpret_cast<std::uintptr_t>(line) % kPageBytes < kFirstBytes) V::template ask_for<kLaterInto>(line);
   }
 
   /// The groups of a slice of int8.

@@ -43,11 +43,11 @@ struct WideOneStream : WideFewStreams {
   static constexpr int most_panels(int rows, bool from_memory) {
     return from_memory && rows < kManyRows ? 1 : kMostPanels;
   }
-  /// Into the first cache, which holds 48 KB there. The inputs of sixteen rows are more than that, and are read as fast as the weights of their one panel; where memory is waited
-  /// for, they would have to wait behind what is asked of it.
+  /// Into the first cache, which holds 48 KB there. The inputs of sixteen rows are more than that, and are read as fast as the weights of their one panel. Where memory is waited for
+  /// they are not asked for: they would wait behind what is asked of it.
   static constexpr Asks asks(int rows, int panels, bool from_memory) {
-    if (from_memory && rows < kManyRows) return {.ahead = rows < 5 ? 8192 : 12288};
-    if (!from_memory && rows == kMaxRows) return {.ahead = 8192, .into = 2, .near = 2048, .inputs = 1024};
+    if (from_memory && panels == 1) return {.ahead = rows < 5 ? 8192 : 12288, .page_starts = 32768};
+    if (rows == kMaxRows) return {.ahead = 8192, .into = 2, .near = 2048, .inputs = 1024};
     return {.ahead = WideFewStreams::asks(rows, panels, false).ahead};
   }
 };

@@ -82,6 +82,14 @@ struct RecordingNear : RecordingAlone {
   }
 };
 
+/// One panel alone, whose pages' first lines are asked for from far.
+struct RecordingPages : RecordingAlone {
+  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 1; }
+  static constexpr Asks asks(int /*rows*/, int /*panels*/, bool /*from_memory*/) {
+    return {.ahead = 4096, .page_starts = 16384};
+  }
+};
+
 class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
  protected:
   static constexpr std::int64_t kSteps = 1056;  // as many as 1024 of int8 in two slices and their scales
@@ -211,6 +219,19 @@ TEST_F(MatmulBlocks, OnlyWhatTheCacheHasIsAskedForNearAndWithItsInputs) {
     }
     EXPECT_EQ(asked[static_cast<std::size_t>(3 * step + 2)] - asked[2], 4 * step * Recording::kInputBytes);
   }
+}
+
+TEST_F(MatmulBlocks, FirstLinesOfPagesAreAskedForFromFar) {
+  constexpr std::int64_t kFar = RecordingPages::asks(4, 1, true).page_starts;
+  const std::byte* const end = weights_.data() + kPanels * kPanelBytes;
+  const std::byte* const next = end + 5 * kPanelBytes;
+  asked_by<RecordingPages>(4, {.data = next, .bytes = kPanelBytes, .count = 1}, true);
+  std::vector<const std::byte*> expected;
+  for (const std::byte* line = weights_.data() + kFar; line < end + kFar; line += kStepBytes) {
+    const std::byte* const there = line < end ? line : next + (line - end);
+    if (reinterpret_cast<std::uintptr_t>(there) % 4096 < 4 * kStepBytes) expected.push_back(there);
+  }
+  EXPECT_EQ(Recording::later(), expected);
 }
 
 TEST(BlocksOfRows, GoOverAsManyPanelsAtLeastAsGoSideBySide) {
