@@ -112,6 +112,7 @@ void attention_scores(const AttentionBlock& block, Ahead ahead, const AttentionQ
 /// A block's vectors by a tree of neighbours; one that no query sees would change nothing, its scores being the lowest and its weights zero.
 template <int kSeen, typename V, typename Merge>
 V merge(const V (&of)[kSeen], const Merge& two) {
+  static_assert(1 <= kSeen && kSeen <= 4);
   if constexpr (kSeen == 1) return of[0];
   if constexpr (kSeen == 2) return two(of[0], of[1]);
   if constexpr (kSeen == 3) return two(two(of[0], of[1]), of[2]);

@@ -14,7 +14,7 @@ struct Dot : Reads {
   static constexpr std::int64_t kStepInputs = 2;
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;
-  /// What is asked for takes the place of a load of weights or inputs (docs/kernels.md, "AVX-512 BF16").
+  /// The first block of sixteen rows takes longer than its weights take to come.
   static constexpr bool kShareReading = false;
   using Weights = __m512i;
   using Input = __m512i;
