@@ -30,8 +30,8 @@ void attention_begin(float* state, std::int64_t head_dim) {
   }
 }
 
-/// Vectors of keys, of `seen` that are the block's, that a tile of queries takes at a time: the most, of equal parts, for which its sums stay in registers beside
-/// the keys and one component of a query.
+/// Of `seen` vectors of keys those that a tile of queries takes at a time: as large a part, all parts being equal, as leaves its sums in registers beside the keys
+/// and one component of a query.
 template <typename V>
 constexpr int score_vectors(int queries, int seen) {
   int vectors = seen;

@@ -111,9 +111,8 @@ struct WideBf16 : Wide {
     // An odd count ends in a zero: the mask of the store covers the pair, the mask of the load does not.
     for (std::int64_t i = 0; i < count; i += 16) {
       const std::int64_t left = count - i;
-      const auto loaded = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
-      const auto stored = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << ((left + 1) & ~std::int64_t{1})) - 1);
-      _mm512_mask_storeu_ps(packed + i * 4, stored, round(_mm512_maskz_loadu_ps(loaded, x + i)));
+      _mm512_mask_storeu_ps(packed + i * 4, first((left + 1) & ~std::int64_t{1}),
+                            round(_mm512_maskz_loadu_ps(first(left), x + i)));
     }
   }
 };

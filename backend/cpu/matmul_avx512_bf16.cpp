@@ -82,7 +82,7 @@ struct Dot : Reads {
       four[f][3] = _mm512_unpackhi_epi64(high01, high23);
     }
     const auto store = [&](std::int64_t step, __m512i of_rows) {
-      if (2 * step < inputs) _mm512_mask_storeu_epi32(to + step * rows * kInputBytes, first(rows), of_rows);
+      if (2 * step < inputs) _mm512_mask_storeu_epi32(to + step * rows * kInputBytes, Reads::first(rows), of_rows);
     };
 #pragma GCC unroll 4
     for (std::int64_t j = 0; j < 4; ++j) {
@@ -97,19 +97,16 @@ struct Dot : Reads {
     }
   }
   static __m512i round(const float* x, std::int64_t inputs) {
-    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(first(inputs - 16), x + 16),
-                                                         _mm512_maskz_loadu_ps(first(inputs), x)));
-  }
-  static __mmask16 first(std::int64_t count) {
-    return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1U << count) - 1);
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(Reads::first(inputs - 16), x + 16),
+                                                         _mm512_maskz_loadu_ps(Reads::first(inputs), x)));
   }
 
   static void pack(const float* x, std::int64_t count, std::byte* packed) {
     // An odd count ends in a zero: the mask of the store covers the pair, the mask of the load does not.
     for (std::int64_t i = 0; i < count; i += 16) {
       const std::int64_t left = count - i;
-      const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(first(left), x + i));
-      _mm256_mask_storeu_epi16(packed + i * 2, first((left + 1) & ~std::int64_t{1}),
+      const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(Reads::first(left), x + i));
+      _mm256_mask_storeu_epi16(packed + i * 2, Reads::first((left + 1) & ~std::int64_t{1}),
                                reinterpret_cast<__m256i>(rounded));
     }
   }

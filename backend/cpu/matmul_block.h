@@ -138,8 +138,9 @@ struct SkinnyMatmul {
     std::int64_t step;  ///< how much further on they are with each step of all panels
   };
 
+  // Caches, as Asks::into has them.
   static constexpr int kIntoFirst = 3;
-  static constexpr int kLaterInto = 2;  // the second cache
+  static constexpr int kIntoSecond = 2;
 
   /// The panels of a shape from `panel` on; the next matrix comes after panel `last`. A distance that is not known beforehand costs three rows of weights in a cache half as much
   /// again.
@@ -205,7 +206,10 @@ struct SkinnyMatmul {
         V::template ask_for<kAsks.into>(ahead + b * at.panel_bytes);
         if constexpr (kAsks.near > 0) V::template ask_for<kIntoFirst>(at.weights + kAsks.near + b * at.panel_bytes);
       }
-      if constexpr (kAsks.page_starts > 0) ask_for_page_start<kAsks>(at);
+      if constexpr (kAsks.page_starts > 0) {
+        static_assert(S::kPanels == 1);
+        ask_for_page_start<kAsks>(at);
+      }
       if constexpr (kAsks.inputs > 0) V::template ask_for<kIntoFirst>(at.x + kAsks.inputs);
       if constexpr (kLater) ask_for_later<S::kPanels>(later);
       multiply_step<S>(sum, at.weights, at.panel_bytes, at.x);
@@ -220,7 +224,7 @@ struct SkinnyMatmul {
     constexpr std::uintptr_t kFirstBytes = 4 * kStepBytes;
     constexpr std::int64_t kBeyondAhead = kAsks.page_starts - kAsks.ahead;
     const std::byte* const line = at.weights + kAsks.page_starts + (at.weights >= at.tail - kBeyondAhead ? at.jump : 0);
-    if (reinterpret_cast<std::uintptr_t>(line) % kPageBytes < kFirstBytes) V::template ask_for<kLaterInto>(line);
+    if (reinterpret_cast<std::uintptr_t>(line) % kPageBytes < kFirstBytes) V::template ask_for<kIntoSecond>(line);
   }
 
   /// The groups of a slice of int8.
@@ -252,7 +256,7 @@ struct SkinnyMatmul {
   [[gnu::always_inline]] static void ask_for_later(Later& later) {
 #pragma GCC unroll 16
     for (int line = 0; line < (B + 1) / 2; ++line) {
-      V::template ask_for<kLaterInto>(later.lines + line * kStepBytes);
+      V::template ask_for<kIntoSecond>(later.lines + line * kStepBytes);
     }
     later.lines += later.step;
   }
@@ -441,13 +445,13 @@ struct SkinnyMatmul {
       return;
     }
     constexpr std::int64_t kTileInputs = kTileBytes / V::kInputBytes * V::kStepInputs;
-    [[maybe_unused]] alignas(kTileBytes) std::byte tiles[V::kMaxRows * kTileBytes];
     for (std::int64_t i = 0; i < count; i += kTileInputs) {
       const std::int64_t inputs = count - i < kTileInputs ? count - i : kTileInputs;
       const std::int64_t steps = (inputs + V::kStepInputs - 1) / V::kStepInputs;
       if constexpr (requires { &V::pack_side_by_side; }) {
         V::pack_side_by_side(x + i, stride, rows, inputs, packed);
       } else {
+        alignas(kTileBytes) std::byte tiles[V::kMaxRows * kTileBytes];
         for (std::int64_t r = 0; r < rows; ++r) {
           V::pack(x + r * stride + i, inputs, tiles + r * kTileBytes);
         }

@@ -22,6 +22,9 @@ struct Wide : Streams {
   static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
   static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
   static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+  static __mmask16 first(std::int64_t count) {
+    return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1U << count) - 1);
+  }
 };
 
 /// For kernels that Zen 4 uses: it reads eight streams a third slower than four, and what is asked for far ahead has room in the second cache (docs/kernels.md,
@@ -68,9 +71,7 @@ struct WideInt8 : Wide {
     return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dots), _mm512_set1_ps(x_scale)), scales, sum);
   }
 
-  static __m512 load_first(const float* from, std::int64_t count) {
-    return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xffff : (1U << count) - 1), from);
-  }
+  static __m512 load_first(const float* from, std::int64_t count) { return _mm512_maskz_loadu_ps(first(count), from); }
 
   /// quantise_group() of `count` <= 128 values; what is left of a vector of 16 is zero.
   static float quantise(const float* x, std::int64_t count, std::int8_t* integers) {

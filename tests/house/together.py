@@ -14,9 +14,9 @@ def flags(build):
         if any('unit_tests.dir' in word for word in words):
             while words[0].startswith('-') or pathlib.Path(words[0]).name == 'ccache':
                 words.pop(0)
-            for option, operands in (('-o', 1), ('-c', 1)):
+            for option in ('-o', '-c'):
                 at = words.index(option)
-                del words[at:at + 1 + operands]
+                del words[at:at + 2]
             return words
     raise ValueError(f'{build}/compile_commands.json: found no file of unit_tests, expected some')
 
