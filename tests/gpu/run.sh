@@ -24,24 +24,40 @@ passed=0 failed=0
 all=540  # seconds
 
 wanted() { [ -z "$only" ] || [[ $only == *",$1,"* ]]; }
-# step NAME SECONDS COMMAND...
-step() {
-  wanted "$1" || return 0
+# line NAME SECONDS COMMAND...: runs it and says in a line how it came out.
+line() {
   local name=$1 limit=$2 begin=$SECONDS
   shift 2
   [ "$limit" -le $((all - begin)) ] || limit=$((all - begin))
   if [ "$limit" -le 0 ]; then
-    failed=$((failed + 1))
     printf '%-12s FAILED  no time left\n' "$name"
-    return
-  fi
-  if timeout --kill-after=5 "$limit" "$@" >"$out/$name.txt" 2>&1 </dev/null; then
-    passed=$((passed + 1))
+  elif timeout --kill-after=5 "$limit" "$@" >"$out/$name.txt" 2>&1 </dev/null; then
     printf '%-12s passed  %4d s\n' "$name" $((SECONDS - begin))
   else
-    failed=$((failed + 1))
     printf '%-12s FAILED  %4d s  (%s/%s.txt)\n' "$name" $((SECONDS - begin)) "$out" "$name"
   fi
+}
+# Of these nothing is timed, so they run side by side until `joined`.
+steps=()
+beside() {
+  wanted "$1" || return 0
+  steps+=("$1")
+  line "$@" >"$out/$1.line" &
+}
+joined() {
+  wait
+  local name
+  for name in "${steps[@]}"; do
+    cat "$out/$name.line"
+    if grep -q "^$name *passed" "$out/$name.line"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+    rm "$out/$name.line"
+  done
+  steps=()
+}
+# step NAME SECONDS COMMAND...: by itself.
+step() {
+  beside "$@"
+  joined
 }
 
 tests=build/cuda/bin/gpu_tests
@@ -116,21 +132,17 @@ baseline() {
     $(read_measured) --json "$out/transformers.json"
 }
 # ranks_alike EXACT [MORE]: 2 and 4 processes that share this GPU sum right over each of the transports EXACT,MORE, and over EXACT their tokens are those of one
-# rank. For correctness only: processes that share a GPU take turns of milliseconds, and every sum waits for all of them. NCCL takes one rank a GPU, so each process
-# says that it is a host of its own, and payloads go through sockets.
+# rank. For correctness only: processes that share a GPU take turns of milliseconds, and every sum waits for all of them.
 ranks_alike() {
   # shellcheck source=/dev/null
   . build/cuda/env.sh
-  export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_WIN_ENABLE=0 NCCL_MAX_NCHANNELS=1
   local exact=$1 more=${2:+,$2} ranks largest
-  # shellcheck disable=SC2016
-  local as_host='NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"'
   for ranks in 1 2 4; do
     largest=4M
     [ "$ranks" -lt 4 ] || largest=1M  # several pieces of ipc in any case
-    [ "$ranks" -eq 1 ] || mpirun -np "$ranks" bash -c "$as_host" rank allreduce_bench --transport "$exact$more" --share-gpus \
+    [ "$ranks" -eq 1 ] || tests/gpu/sharing-mpirun.sh -np "$ranks" allreduce_bench --transport "$exact$more" --share-gpus \
       --bytes "40,64K,$largest" --dtype fp32,bf16 --iterations 3 --warmup 1 --json "$out/$exact-sums$ranks.json" || return
-    mpirun -np "$ranks" bash -c "$as_host" rank specdec_dist --config chinchilla-like-native.yaml --set backend=cuda \
+    tests/gpu/sharing-mpirun.sh -np "$ranks" specdec_dist --config chinchilla-like-native.yaml --set backend=cuda \
       --set "parallel.transport=$([ "$ranks" -eq 1 ] && echo auto || echo "$exact")" --set parallel.share_gpus=true \
       --set decode.max_new_tokens=16 --no-stream --json "$out/$exact-ranks$ranks.json" || return
   done
@@ -140,6 +152,19 @@ tokens = [[output["token_ids"] for run in json.load(open(path))["runs"] for outp
 sys.exit(not tokens[0] or tokens.count(tokens[0]) != len(tokens))
 END
 }
+# Wherever the draft runs, the text is the same: 2 processes, or 3, that share this GPU.
+placement() {
+  # shellcheck source=/dev/null
+  . build/cuda/env.sh
+  python3 tests/mp/placement_test.py the_text_is_that_of_rank0 --program build/cuda/bin/specdec_dist --ranks 2 --set backend=cuda --set parallel.share_gpus=true
+}
+# lost_rank TRANSPORT: of 2 processes that share this GPU one dies or hangs while the other waits for it on the GPU.
+lost_rank() {
+  # shellcheck source=/dev/null
+  . build/cuda/env.sh
+  python3 tests/mp/lost_rank_test.py kill_worker stop_worker kill_rank_0 terminate --program build/cuda/bin/specdec_dist --ranks 2 --transport "$1" \
+    --mpirun tests/gpu/sharing-mpirun.sh --set backend=cuda --set parallel.share_gpus=true
+}
 # Which transport to take from which payload on: of all GPUs of this machine.
 crossovers() {
   # shellcheck source=/dev/null
@@ -147,13 +172,11 @@ crossovers() {
   launch/gpu-node.sh allreduce_bench --transport ipc,nccl,nccl-fast --bytes 1K..16M --json "$out/crossovers.json" >"$out/allreduce.txt" &&
     python3 tests/bench/crossovers.py "$out/crossovers.json"
 }
-export -f build tests greedy lengths shape read_measured passes baseline ranks_alike crossovers ahead
+export -f build tests greedy lengths shape read_measured passes baseline ranks_alike placement lost_rank crossovers ahead
 export out tests
 
 step machine 20 nvidia-smi
 step build 300 bash -c build
-step tests 90 bash -c tests
-step greedy 60 bash -c greedy
 step shape 120 bash -c shape
 step products 90 build/cuda/bin/product_bench --json "$out/products.json"
 step passes 60 bash -c passes
@@ -175,13 +198,19 @@ else
 fi
 step overlapped 60 build/cuda/bin/product_bench --overlap --ranks 1 --rows 1,5,9 --json "$out/products-overlapped.json"
 step carveout 60 build/cuda/bin/product_bench --carveout 100 --ranks 1 --rows 1,5 --json "$out/products-carveout.json"
-step memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "$few"
-step racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
-step resources 60 python3 tests/gpu/resources.py
-step sums 60 python3 tests/gpu/resources.py backend/cuda/device_sums.cu
-step lengths 90 bash -c lengths
+beside tests 150 bash -c tests
+beside memcheck 150 compute-sanitizer --tool memcheck --error-exitcode 1 "$tests" "$few"
+beside racecheck 150 compute-sanitizer --tool racecheck --error-exitcode 1 "$tests" "$few"
+beside greedy 60 bash -c greedy
+beside lengths 120 bash -c lengths
+beside placement 120 bash -c placement
+beside resources 60 python3 tests/gpu/resources.py
+beside sums 60 python3 tests/gpu/resources.py backend/cuda/device_sums.cu
+joined
 step nccl 150 bash -c 'ranks_alike nccl nccl-fast'
 step ipc 150 bash -c 'ranks_alike ipc'
+step lost_nccl 60 bash -c 'lost_rank nccl'
+step lost_ipc 60 bash -c 'lost_rank ipc'
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -99,7 +99,7 @@ class Job:
 
     def __init__(self, options, ranks, arguments, directory=None, **streams):
         self.program = os.path.basename(options.program)
-        self.command = launch_words(options, ranks) + [options.program] + [os.fspath(a) for a in arguments]
+        self.command = launch_words(options, ranks) + [options.program] + [os.fspath(a) for a in arguments] + sets(*getattr(options, "settings", ()))
         self.errors = tempfile.TemporaryFile()
         self.out = b""
         self.mark = str(uuid.uuid4())  # whoever is left afterwards can be found
@@ -236,6 +236,7 @@ def parse(description):
     new.add_argument("--ranks", type=int, default=0, help="0: without mpirun")
     new.add_argument("--hosts", type=int, default=0, help="so many emulated hosts (launch/several-hosts.sh); 0: mpirun alone")
     new.add_argument("--transport", default="auto")
+    new.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[], help="for every job, as the program takes it: backend=cuda")
     new.set_defaults(host_options=[])  # of several-hosts.sh
     options = new.parse_args()
     if options.hosts > 0 and (lack := lack_for_hosts()):
