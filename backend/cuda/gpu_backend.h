@@ -49,7 +49,10 @@ template <class Device>
 class GpuBackend final : public Backend {
  public:
   GpuBackend(Device device, const CudaOptions& options)
-      : device_(std::move(device)), graphs_(options.graphs), products_(device_, options) {}
+      : device_(std::move(device)),
+        graphs_(options.graphs),
+        together_(options.key_blocks_together),
+        products_(device_, options) {}
 
   std::string description() const override { return device_.description() + std::string(products_.remark()); }
 
@@ -152,7 +155,7 @@ class GpuBackend final : public Backend {
     const VisibleSlots visible = chain_.visible();
     const std::int32_t* const source = kv_heads_.on(device_, kv_head);
     const std::int64_t blocks = key_blocks(chain);
-    if (blocks <= kKeyBlocksAtOnce || !chain_.in_order() || !std::ranges::is_sorted(kv_head)) {
+    if (blocks <= together_ || !chain_.in_order() || !std::ranges::is_sorted(kv_head)) {
       const std::int64_t at_once = std::min(blocks, kKeyBlocksAtOnce);
       const Grid grid{.x = chain.rows(),
                       .y = heads,
@@ -164,13 +167,15 @@ class GpuBackend final : public Backend {
     const std::int64_t dim = view.shape.head_dim;
     auto* const memory = parts_.template take<float>(device_, AttentionParts::floats(chain.rows(), heads, blocks, dim));
     const AttentionParts parts(memory, chain.rows(), heads, blocks);
-    const Grid split{
-        .x = blocks, .y = view.shape.kv_heads, .threads = kSplitThreads, .shared_bytes = kSplitSharedBytes};
-    const QueryGroup* const groups = groups_.on(device_, query_groups(kv_head, view.shape.kv_heads));
-    device_.template launch<&cuda::attention_scores<Gpu>>(split, q, view, layer, visible, groups, scale, parts);
-    device_.template launch<&cuda::attention_values<Gpu>>(split, view, layer, visible, groups, parts);
-    device_.template launch<&cuda::attention_merge<Gpu>>({.x = chain.rows(), .y = heads, .threads = kMergeThreads},
-                                                         visible, parts, dim, out);
+    const std::vector<QueryGroup> groups = query_groups(kv_head, view.shape.kv_heads);
+    const std::int64_t queries = chain.rows() * std::ranges::max(groups, {}, &QueryGroup::heads).heads;
+    if (queries <= 4 * kFewQueries) {
+      split_attention<kFewQueries>(q, view, layer, visible, groups, queries, scale, parts);
+    } else {
+      split_attention<kManyQueries>(q, view, layer, visible, groups, queries, scale, parts);
+    }
+    const Grid merge{.x = chain.rows(), .y = heads, .threads = kMergeThreads, .shared_bytes = kMergeSharedBytes};
+    device_.template launch<&cuda::attention_merge<Gpu>>(merge, visible, parts, dim, out);
   }
 
   void silu_mul(ConstRows gate_up, Rows out, Stream /*stream*/) override {
@@ -258,6 +263,27 @@ class GpuBackend final : public Backend {
     return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((slots + kKeyBlock - 1) / kKeyBlock)));
   }
 
+  /// Scores and weighted values of all blocks of keys, for at most `queries` that share a KV head.
+  template <int kQueries>
+  void split_attention(ConstRows q, const KvView& view, std::int64_t layer, const VisibleSlots& visible,
+                       const std::vector<QueryGroup>& groups, std::int64_t queries, float scale,
+                       const AttentionParts& parts) {
+    const std::int64_t dim = view.shape.head_dim;
+    const QueryGroup* const on_device = groups_.on(device_, groups);
+    const auto grid = [&](const SplitShape& shape) {
+      return Grid{.x = parts.blocks,
+                  .y = view.shape.kv_heads,
+                  .threads = shape.threads(),
+                  .shared_bytes = shape.shared_bytes(dim)};
+    };
+    const SplitShape scores = scores_shape<kQueries>(queries);
+    device_.template launch<&cuda::attention_scores<Gpu, kQueries>>(grid(scores), q, view, layer, visible, on_device,
+                                                                    scale, parts);
+    const SplitShape values = values_shape<kQueries>(queries, dim);
+    device_.template launch<&cuda::attention_values<Gpu, kQueries>>(
+        grid(values), view, layer, visible, on_device, ValuesTile{static_cast<std::int32_t>(values.tile)}, parts);
+  }
+
   /// Of each KV head. `kv_head` is sorted.
   static std::vector<QueryGroup> query_groups(std::span<const std::int32_t> kv_head, std::int64_t kv_heads) {
     std::vector<QueryGroup> groups;
@@ -285,6 +311,7 @@ class GpuBackend final : public Backend {
 
   Device device_;
   bool graphs_;
+  std::int64_t together_;     // CudaOptions::key_blocks_together
   std::uint64_t stores_ = 0;  // made so far
   Products<Device> products_;
   Scratch<Device> found_;  // statistics of slices

@@ -29,8 +29,8 @@ constexpr int kPasses = 10;
 
 class PassKernels {
  public:
-  PassKernels()
-      : backend_(make_cuda_backend({})),
+  explicit PassKernels(const CudaOptions& options)
+      : backend_(make_cuda_backend(options)),
         recorder_(backend_->make_recorder()),
         kv_(backend_->make_kv({.layers = 1, .kv_heads = kKvHeads, .head_dim = kHeadDim, .capacity = kCapacity})),
         x_(backend_->allocate(kRows * 2 * kForward * sizeof(float))),
@@ -58,15 +58,19 @@ class PassKernels {
     time("kv_append", rows, 0, [&](const RowChain& chain) {
       backend_->kv_append(*kv_, 0, chain, in(rows, kKvHeads * kHeadDim), in(rows, kKvHeads * kHeadDim), {});
     });
-    for (const std::int64_t length : {128, 256, 500, 1024, 8192}) {
-      time(fmt::format("attention over {}", length), rows, length, [&](const RowChain& chain) {
+    attend("attention", rows);
+    time("silu_mul", rows, 0,
+         [&](const RowChain&) { backend_->silu_mul(in(rows, 2 * kForward), out(rows, kForward), {}); });
+    time("add", rows, 0, [&](const RowChain&) { backend_->add(out(rows, kWidth), in(rows, kWidth), {}); });
+  }
+
+  void attend(const std::string& how, std::int64_t rows) {
+    for (const std::int64_t length : {128, 256, 500, 1024, 2048, 8192}) {
+      time(fmt::format("{} over {}", how, length), rows, length, [&](const RowChain& chain) {
         backend_->attention(in(rows, kHeads * kHeadDim), *kv_, 0, chain, kv_head_, 0.088F, out(rows, kHeads * kHeadDim),
                             {});
       });
     }
-    time("silu_mul", rows, 0,
-         [&](const RowChain&) { backend_->silu_mul(in(rows, 2 * kForward), out(rows, kForward), {}); });
-    time("add", rows, 0, [&](const RowChain&) { backend_->add(out(rows, kWidth), in(rows, kWidth), {}); });
   }
 
   json& result() { return result_; }
@@ -122,11 +126,19 @@ class PassKernels {
 
 json time_pass_kernels() {
   fmt::print("\n{:<22} {:>4} {:>9}\n", "kernel", "rows", "us");
-  PassKernels kernels;
-  for (const std::int64_t rows : {1, 5, 16}) {
+  PassKernels kernels({});
+  PassKernels together({.key_blocks_together = 1 << 20});
+  PassKernels split({.key_blocks_together = 0});
+  for (const std::int64_t rows : {1, 5, 9, 16}) {
     kernels.run(rows);
+    together.attend("together", rows);
+    split.attend("split", rows);
   }
-  return kernels.result();
+  json all = kernels.result();
+  for (PassKernels* const more : {&together, &split}) {
+    all.insert(all.end(), more->result().begin(), more->result().end());
+  }
+  return all;
 }
 
 }  // namespace specdec

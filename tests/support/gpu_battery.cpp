@@ -1,5 +1,6 @@
 #include "tests/support/gpu_battery.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -155,49 +157,71 @@ namespace {
 
 #if defined(__SANITIZE_THREAD__)
 // Blocks are teams of the host's threads there (emulated_team.h), hundreds of times slower: as many cases as take every branch.
-constexpr std::array<std::int64_t, 1> kHeadDims = {72};
+constexpr std::array<std::int64_t, 1> kHeadDims = {70};
 constexpr std::array<std::int64_t, 3> kCachedSlots = {5, 130, 319};
 #else
-constexpr std::array<std::int64_t, 3> kHeadDims = {8, 40, 72};
+constexpr std::array<std::int64_t, 3> kHeadDims = {8, 40, 70};
 constexpr std::array<std::int64_t, 6> kCachedSlots = {0, 5, 62, 130, 319, 510};
 #endif
+
+/// Rows with these parents, after `cached` slots.
+void expect_attention(Backend& gpu, std::int64_t dim, std::int64_t cached, const std::vector<std::int32_t>& parent) {
+  constexpr std::int64_t kKvHeads = 2;
+  const std::vector<std::int32_t> kv_head = {0, 0, 1, 1};
+  const auto rows = static_cast<std::int64_t>(parent.size());
+  const auto attend = [&](Backend& backend) {
+    const auto kv =
+        backend.make_kv({.layers = 2, .kv_heads = kKvHeads, .head_dim = dim, .capacity = cached + rows + 10});
+    const auto append = [&](std::int64_t slot, std::int64_t count, unsigned seed) {
+      const std::int64_t cols = kKvHeads * dim;
+      Matrix keys(backend, count, cols, random_values(count * cols, seed));
+      Matrix values(backend, count, cols, random_values(count * cols, seed + 1));
+      backend.kv_append(*kv, 1, {.first_slot = slot}, keys.rows(), values.rows(), {});
+      backend.synchronize({});
+    };
+    if (cached > 0) {
+      append(0, cached, 12);
+    }
+    append(cached, rows, 14);
+    const std::int64_t cols = std::ssize(kv_head) * dim;
+    Matrix q(backend, rows, cols, random_values(rows * cols, 16));
+    Matrix out(backend, rows, cols);
+    const std::vector<std::int32_t> position(parent.size());
+    backend.attention(q.rows(), *kv, 1, {position, parent, cached}, kv_head, 1.0F / std::sqrt(static_cast<float>(dim)),
+                      out.rows(), {});
+    return out.values();
+  };
+  expect_alike(gpu, attend, fmt::format("attention of {} rows over {} slots", rows, cached));
+}
+
+std::vector<std::int32_t> chain_of(int rows) {
+  std::vector<std::int32_t> parent(static_cast<std::size_t>(rows));
+  std::iota(parent.begin(), parent.end(), -1);
+  return parent;
+}
 
 }  // namespace
 
 void expect_attention_of_the_cpu(Backend& gpu) {
-  constexpr std::int64_t kKvHeads = 2;
-  const std::vector<std::int32_t> kv_head = {0, 0, 1, 1};
-  const std::vector<std::int32_t> chain = {-1, 0, 1, 2, 3, 4, 5, 6, 7, 8};
-  const std::vector<std::int32_t> tree = {-1, 0, 0, 2, 1};
   for (const std::int64_t dim : kHeadDims) {
     for (const std::int64_t cached : kCachedSlots) {
-      for (const auto& parent : {chain, tree}) {
-        const auto rows = static_cast<std::int64_t>(parent.size());
-        const auto attend = [&](Backend& backend) {
-          const auto kv = backend.make_kv({.layers = 2, .kv_heads = kKvHeads, .head_dim = dim, .capacity = 530});
-          const auto append = [&](std::int64_t slot, std::int64_t count, unsigned seed) {
-            const std::int64_t cols = kKvHeads * dim;
-            Matrix keys(backend, count, cols, random_values(count * cols, seed));
-            Matrix values(backend, count, cols, random_values(count * cols, seed + 1));
-            backend.kv_append(*kv, 1, {.first_slot = slot}, keys.rows(), values.rows(), {});
-            backend.synchronize({});
-          };
-          if (cached > 0) {
-            append(0, cached, 12);
-          }
-          append(cached, rows, 14);
-          const std::int64_t cols = std::ssize(kv_head) * dim;
-          Matrix q(backend, rows, cols, random_values(rows * cols, 16));
-          Matrix out(backend, rows, cols);
-          const std::vector<std::int32_t> position(parent.size());
-          backend.attention(q.rows(), *kv, 1, {position, parent, cached}, kv_head,
-                            1.0F / std::sqrt(static_cast<float>(dim)), out.rows(), {});
-          return out.values();
-        };
-        expect_alike(gpu, attend, "attention over " + std::to_string(cached) + " slots");
+      expect_attention(gpu, dim, cached, chain_of(10));
+      expect_attention(gpu, dim, cached, {-1, 0, 0, 2, 1});
+    }
+  }
+}
+
+void expect_split_attention_of_the_cpu(Backend& gpu) {
+  // Of a KV head: 2 queries, more than four threads' groups of four have, and more than a tile of eight groups of eight.
+  for (const int rows : {1, 9, 40}) {
+    for (const std::int64_t dim : kHeadDims) {
+      for (const std::int64_t cached : kCachedSlots) {
+        expect_attention(gpu, dim, cached, chain_of(rows));
       }
     }
   }
+  // More blocks of keys than are merged at once.
+  expect_attention(gpu, 8, 64 * 128 + 100, chain_of(2));
 }
 
 void expect_rotated_appends(Backend& gpu) {

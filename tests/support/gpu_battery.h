@@ -13,6 +13,8 @@ void expect_embeddings_of_the_cpu(Backend& gpu);
 void expect_elementwise_of_the_cpu(Backend& gpu);
 void expect_rotations_of_the_cpu(Backend& gpu);
 void expect_attention_of_the_cpu(Backend& gpu);
+/// Of one that splits all attention (CudaOptions::key_blocks_together = 0).
+void expect_split_attention_of_the_cpu(Backend& gpu);
 void expect_rotated_appends(Backend& gpu);
 void expect_moved_slots(Backend& gpu);
 void expect_statistics_of_the_cpu(Backend& gpu);
