@@ -169,13 +169,13 @@ class GpuBackend final : public Backend {
     const AttentionParts parts(memory, chain.rows(), heads, blocks);
     const std::vector<QueryGroup> groups = query_groups(kv_head, view.shape.kv_heads);
     const std::int64_t queries = chain.rows() * std::ranges::max(groups, {}, &QueryGroup::heads).heads;
-    if (queries <= 4 * kFewQueries) {
+    if (queries <= kSplitGroups * kFewQueries || blocks * view.shape.kv_heads < kEnoughBlocks) {
       split_attention<kFewQueries>(q, view, layer, visible, groups, queries, scale, parts);
     } else {
       split_attention<kManyQueries>(q, view, layer, visible, groups, queries, scale, parts);
     }
     const Grid merge{.x = chain.rows(), .y = heads, .threads = kMergeThreads, .shared_bytes = kMergeSharedBytes};
-    device_.template launch<&cuda::attention_merge<Gpu>>(merge, visible, parts, dim, out);
+    device_.template launch<&cuda::attention_merge<Gpu>>(merge, visible, AwaitedParts{parts}, dim, out);
   }
 
   void silu_mul(ConstRows gate_up, Rows out, Stream /*stream*/) override {
@@ -271,17 +271,17 @@ class GpuBackend final : public Backend {
     const std::int64_t dim = view.shape.head_dim;
     const QueryGroup* const on_device = groups_.on(device_, groups);
     const auto grid = [&](const SplitShape& shape) {
-      return Grid{.x = parts.blocks,
+      return Grid{.x = parts.blocks * shape.tiles,
                   .y = view.shape.kv_heads,
                   .threads = shape.threads(),
                   .shared_bytes = shape.shared_bytes(dim)};
     };
-    const SplitShape scores = scores_shape<kQueries>(queries);
+    const SplitShape scores = scores_shape<kQueries>(queries, parts.blocks * view.shape.kv_heads);
     device_.template launch<&cuda::attention_scores<Gpu, kQueries>>(grid(scores), q, view, layer, visible, on_device,
                                                                     scale, parts);
-    const SplitShape values = values_shape<kQueries>(queries, dim);
+    const SplitShape values = values_shape<kQueries>(scores, dim);
     device_.template launch<&cuda::attention_values<Gpu, kQueries>>(
-        grid(values), view, layer, visible, on_device, ValuesTile{static_cast<std::int32_t>(values.tile)}, parts);
+        grid(values), view, layer, visible, on_device, static_cast<std::int32_t>(values.tile), AwaitedParts{parts});
   }
 
   /// Of each KV head. `kv_head` is sorted.

@@ -18,14 +18,19 @@ namespace specdec::cuda {
 /// Queries that a thread works on at once: each key or value that it loads is for all of them. A few rows have four (one row of a model whose KV heads serve four query heads) or eight.
 inline constexpr int kFewQueries = 4;
 inline constexpr int kManyQueries = 8;
-/// Groups of kKeyBlock threads in a block of threads, at most.
+/// Groups of kKeyBlock threads in a block of threads, at most: as many as there are registers for.
 inline constexpr std::int64_t kSplitGroups = 8;
+inline constexpr std::int64_t kFewQueriesGroups = 12;
 
-/// What the kernels of a number of queries are launched with. Queries beyond a tile come after it.
+/// Fewer blocks of threads than this leave multiprocessors of a GPU without work.
+inline constexpr std::int64_t kEnoughBlocks = 128;
+
+/// What the kernels of a number of queries are launched with, for each block of keys and KV head.
 struct SplitShape {
-  /// Of kKeyBlock threads: of different queries for scores, of queries and components for values.
-  std::int64_t groups = 1;
-  std::int64_t tile = 0;  ///< queries at a time
+  std::int64_t tiles = 1;  ///< blocks of threads
+  std::int64_t tile = 0;   ///< queries of one
+  std::int64_t groups =
+      1;  ///< of kKeyBlock threads: of different queries for scores, of queries and components for values
 
   constexpr int threads() const { return static_cast<int>(groups * kKeyBlock); }
   /// Keys or values, the tile's queries, its scores or weights, and the largest score of each query.
@@ -36,18 +41,23 @@ struct SplitShape {
   static constexpr std::int64_t padded(std::int64_t floats) { return (floats + 3) / 4 * 4; }
 };
 
-/// Of attention_scores and attention_values with kQueries, for `queries` that share a KV head.
+/// Of attention_scores with kQueries, for `queries` that share a KV head; `key_blocks` of all KV heads.
 template <int kQueries>
-constexpr SplitShape scores_shape(std::int64_t queries) {
-  const std::int64_t groups = (queries + kQueries - 1) / kQueries;
-  const std::int64_t at_once = groups < kSplitGroups ? groups : kSplitGroups;
-  return {.groups = at_once, .tile = at_once * kQueries};
+constexpr SplitShape scores_shape(std::int64_t queries, std::int64_t key_blocks) {
+  const std::int64_t all = (queries + kQueries - 1) / kQueries;
+  std::int64_t groups = all < kSplitGroups ? all : kSplitGroups;
+  while (groups > 1 && (all + groups - 1) / groups * key_blocks < kEnoughBlocks) {
+    groups = (groups + 1) / 2;
+  }
+  return {.tiles = (all + groups - 1) / groups, .tile = groups * kQueries, .groups = groups};
 }
+/// Of attention_values after scores of that shape.
 template <int kQueries>
-constexpr SplitShape values_shape(std::int64_t queries, std::int64_t dim) {
-  const SplitShape scores = scores_shape<kQueries>(queries);
+constexpr SplitShape values_shape(SplitShape scores, std::int64_t dim) {
   const std::int64_t groups = scores.groups * ((dim + kKeyBlock - 1) / kKeyBlock);
-  return {.groups = groups < kSplitGroups ? groups : kSplitGroups, .tile = scores.tile};
+  constexpr std::int64_t kMost = kQueries == kFewQueries ? kFewQueriesGroups : kSplitGroups;
+  scores.groups = groups < kMost ? groups : kMost;
+  return scores;
 }
 
 /// What the kernels hand on, for every row, head and block of keys.
@@ -74,6 +84,11 @@ struct AttentionParts {
   }
 };
 
+/// Those of the kernels after attention_scores, which start early.
+struct AwaitedParts : AttentionParts {
+  static constexpr bool kAwaitedByKernel = true;
+};
+
 /// The queries that read one KV head: every row's query heads [first, first + heads). They are neighbours.
 struct QueryGroup {
   std::int32_t first = 0;
@@ -84,23 +99,32 @@ struct QueryGroup {
   constexpr std::int64_t head(std::int32_t query) const { return first + query % heads; }
 };
 
-/// What one block of threads works on: a block of keys of one KV head, for all queries that read it.
+/// What one block of threads works on: a block of keys of one KV head, for a tile of the queries that read it.
 struct KeyBlockWork {
   std::int64_t block = 0;
   std::int64_t source = 0;  ///< the KV head
   std::int64_t first = 0;   ///< slot
-  bool is_visible = false;  ///< to some row: a grid covers more blocks than there may be
   QueryGroup group;
-  std::int32_t queries = 0;  ///< rows * group.heads
+  std::int32_t first_query = 0;
+  std::int32_t queries = 0;  ///< none where no row sees the block: a grid covers more of them than there may be
 
   template <class Gpu>
-  SPECDEC_DEVICE KeyBlockWork(Gpu& gpu, const VisibleSlots& visible, const QueryGroup* groups)
-      : block(gpu.block_x()),
+  SPECDEC_DEVICE KeyBlockWork(Gpu& gpu, std::int64_t blocks, std::int32_t tile, const VisibleSlots& visible,
+                              const QueryGroup* groups)
+      : block(gpu.block_x() % blocks),
         source(gpu.block_y()),
         first(block * kKeyBlock),
-        is_visible(first < visible.count(visible.rows - 1)),
         group(groups[source]),
-        queries(static_cast<std::int32_t>(visible.rows) * group.heads) {}
+        first_query(static_cast<std::int32_t>(gpu.block_x() / blocks) * tile) {
+    const std::int32_t left = static_cast<std::int32_t>(visible.rows) * group.heads - first_query;
+    queries = first >= visible.count(visible.rows - 1) || left < 0 ? 0 : left < tile ? left : tile;
+  }
+  /// The tile's i-th.
+  constexpr std::int64_t row(std::int32_t i) const { return group.row(first_query + i); }
+  constexpr std::int64_t head(std::int32_t i) const { return group.head(first_query + i); }
+  constexpr std::int64_t part(const AttentionParts& parts, std::int32_t i) const {
+    return parts.at(row(i), head(i), block);
+  }
 };
 
 /// Keys or values of a block of keys, which lie side by side: copied to the block's memory, or, by hints, to the second-level cache.
@@ -120,6 +144,16 @@ SPECDEC_DEVICE void ask_for_block(Gpu& gpu, const float* from, std::int64_t dim)
   }
 }
 
+/// `count` floats of a row, or zeros, to the block's memory, by kKeyBlock threads.
+template <class Gpu>
+SPECDEC_DEVICE void copy_row(Gpu& gpu, const float* from, std::int64_t count, bool is, float* to) {
+  constexpr int kBytes = sizeof(float);
+  for (std::int64_t i = gpu.thread() % static_cast<int>(kKeyBlock); i < count; i += kKeyBlock) {
+    gpu.template copy_or_zero<kBytes>(reinterpret_cast<std::byte*>(to + i),
+                                      reinterpret_cast<const std::byte*>(from + i), is);
+  }
+}
+
 /// Neighbours in memory.
 struct alignas(16) Four {
   float of[4];
@@ -129,10 +163,10 @@ struct alignas(16) Four {
 template <class Gpu, typename Value>
 SPECDEC_DEVICE float largest_of(Gpu& gpu, int lanes, std::int64_t count, const Value& value) {
   float largest = -__builtin_inff();
-  for (std::int64_t at = gpu.thread() % lanes; at < count; at += lanes) {
-    const float next = value(at);
-    largest = largest < next ? next : largest;
-  }
+  const int lane = gpu.thread() % lanes;
+  in_batches<4>(
+      share_of(count, lane, lanes), [&](int i) { return value(lane + i * lanes); },
+      [&](int, float next) { largest = largest < next ? next : largest; });
   for (int half = lanes / 2; half > 0; half /= 2) {
     const float other = gpu.shuffle(largest, gpu.thread() % kWarp ^ half);
     largest = largest < other ? other : largest;
@@ -169,60 +203,54 @@ SPECDEC_DEVICE void scores_of(const float* query, std::int64_t stride, const flo
   }
 }
 
-/// Blocks: one a block of keys (x) and KV head (y), scores_shape<kQueries>() of all queries.
+/// Blocks: one a block of keys and tile of queries (x) and KV head (y), of scores_shape<kQueries>() of all queries.
 template <class Gpu, int kQueries>
 SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int64_t layer, VisibleSlots visible,
                                      const QueryGroup* groups, float scale, AttentionParts parts) {
   constexpr float kLowest = -__builtin_inff();
   constexpr int kLanes = static_cast<int>(kKeyBlock) / kQueries;  // that look for a query's largest score
-  const KeyBlockWork work(gpu, visible, groups);
-  if (!work.is_visible) {
+  const std::int32_t tile = gpu.threads() / kLanes;
+  const KeyBlockWork work(gpu, parts.blocks, tile, visible, groups);
+  if (work.queries == 0) {
     return;
   }
   const std::int64_t dim = kv.shape.head_dim;
   const std::int64_t stride = SplitShape::padded(dim);
-  const int tile_queries = gpu.threads() / kLanes;
   auto* const keys = reinterpret_cast<float*>(gpu.shared());  // [dim][kKeyBlock]
   float* const query = keys + kKeyBlock * dim;                // [tile][stride]
-  float* const scores = query + tile_queries * stride;        // [tile][kKeyBlock]
+  float* const scores = query + tile * stride;                // [tile][kKeyBlock]
   const int slot = gpu.thread() % static_cast<int>(kKeyBlock);
   const int group = gpu.thread() / static_cast<int>(kKeyBlock);
   const int own = group * kQueries;  // the first of this thread's queries
   bring_block(gpu, kv.key(layer, work.source, work.first, 0), dim, keys);
-  // Values come from memory while scores are made.
-  ask_for_block(gpu, kv.value(layer, work.source, work.first), dim);
-
-  for (std::int32_t tile = 0; tile < work.queries; tile += tile_queries) {
-    for (int at = group; at < tile_queries; at += gpu.threads() / static_cast<int>(kKeyBlock)) {
-      const std::int32_t which = tile + at;
-      const float* const from =
-          which < work.queries ? q.row(work.group.row(which)) + work.group.head(which) * dim : nullptr;
-      for (std::int64_t i = slot; i < dim; i += kKeyBlock) {
-        query[at * stride + i] = from == nullptr ? 0 : from[i];
-      }
+  for (std::int32_t i = group; i < tile; i += gpu.threads() / static_cast<int>(kKeyBlock)) {
+    const bool is = i < work.queries;
+    copy_row(gpu, is ? q.row(work.row(i)) + work.head(i) * dim : q.data, dim, is, query + i * stride);
+  }
+  gpu.end_of_copies();
+  if (work.first_query == 0) {
+    // They come from memory while scores are made.
+    ask_for_block(gpu, kv.value(layer, work.source, work.first), dim);
+  }
+  gpu.template await_copies<0>();
+  gpu.sync();
+  float sum[kQueries] = {};
+  scores_of(query + own * stride, stride, keys + slot, dim, sum);
+  SPECDEC_UNROLL
+  for (int j = 0; j < kQueries; ++j) {
+    float score = kLowest;
+    if (own + j < work.queries) {
+      score = work.first + slot < visible.count(work.row(own + j)) ? sum[j] * scale : kLowest;
+      parts.scores[work.part(parts, own + j) * kKeyBlock + slot] = score;
     }
-    gpu.template await_copies<0>();
-    gpu.sync();
-    float sum[kQueries] = {};
-    scores_of(query + own * stride, stride, keys + slot, dim, sum);
-    SPECDEC_UNROLL
-    for (int j = 0; j < kQueries; ++j) {
-      const std::int32_t which = tile + own + j;
-      float score = kLowest;
-      if (which < work.queries) {
-        const std::int64_t row = work.group.row(which);
-        score = work.first + slot < visible.count(row) ? sum[j] * scale : kLowest;
-        parts.scores[parts.at(row, work.group.head(which), work.block) * kKeyBlock + slot] = score;
-      }
-      scores[(own + j) * kKeyBlock + slot] = score;
-    }
-    gpu.sync();
-    const float* const of_query = scores + gpu.thread() / kLanes * kKeyBlock;
-    const float largest = largest_of(gpu, kLanes, kKeyBlock, [&](std::int64_t at) { return of_query[at]; });
-    const std::int32_t which = tile + gpu.thread() / kLanes;
-    if (which < work.queries && gpu.thread() % kLanes == 0) {
-      parts.highest[parts.at(work.group.row(which), work.group.head(which), work.block)] = largest;
-    }
+    scores[(own + j) * kKeyBlock + slot] = score;
+  }
+  gpu.sync();
+  const std::int32_t i = gpu.thread() / kLanes;
+  const float* const of_query = scores + i * kKeyBlock;
+  const float largest = largest_of(gpu, kLanes, kKeyBlock, [&](std::int64_t at) { return of_query[at]; });
+  if (i < work.queries && gpu.thread() % kLanes == 0) {
+    parts.highest[work.part(parts, i)] = largest;
   }
 }
 
@@ -255,92 +283,82 @@ SPECDEC_DEVICE void weigh_block(const float* weights, const std::int64_t (&left)
   }
 }
 
-/// Queries that attention_values works on at a time. Values are asked for first: nobody has written them since the kernel before the scores'.
-struct ValuesTile {
-  static constexpr bool kAwaitedByKernel = true;
-
-  std::int32_t queries = 0;
-};
-
-/// As attention_scores, after it: values_shape<kQueries>().
+/// As attention_scores, after it and with the same tiles: values_shape<kQueries>(). Values are asked for first: nobody has written them since the kernel before the
+/// scores'.
 template <class Gpu, int kQueries>
 SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, VisibleSlots visible,
-                                     const QueryGroup* groups, ValuesTile at_a_time, AttentionParts parts) {
-  const KeyBlockWork work(gpu, visible, groups);
-  if (!work.is_visible) {
-    gpu.wait_for_previous();
-    return;
-  }
+                                     const QueryGroup* groups, std::int32_t tile, AwaitedParts parts) {
+  const KeyBlockWork work(gpu, parts.blocks, tile, visible, groups);
   const std::int64_t dim = kv.shape.head_dim;
-  const std::int32_t tile_queries = at_a_time.queries;
   auto* const values = reinterpret_cast<float*>(gpu.shared());  // [kKeyBlock][dim]
   float* const weights = values + kKeyBlock * dim;              // [tile][kKeyBlock]
-  float* const largest = weights + tile_queries * kKeyBlock;    // [tile]
+  float* const largest = weights + tile * kKeyBlock;            // [tile]
   const int component = gpu.thread() % static_cast<int>(kKeyBlock);
   const int group = gpu.thread() / static_cast<int>(kKeyBlock);
   const int group_count = gpu.threads() / static_cast<int>(kKeyBlock);
-  const auto part_of = [&](std::int32_t which) {
-    return parts.at(work.group.row(which), work.group.head(which), work.block);
-  };
-  bring_block(gpu, kv.value(layer, work.source, work.first), dim, values);
+  if (work.queries > 0) {
+    bring_block(gpu, kv.value(layer, work.source, work.first), dim, values);
+  }
   gpu.wait_for_previous();
-
-  for (std::int32_t tile = 0; tile < work.queries; tile += tile_queries) {
-    const std::int32_t queries = work.queries - tile < tile_queries ? work.queries - tile : tile_queries;
-    for (std::int32_t query = gpu.thread() / kRowLanes; query - gpu.thread() / kRowLanes < queries;
-         query += gpu.threads() / kRowLanes) {
-      const float* const of_blocks =
-          parts.highest + (query < queries ? part_of(tile + query) - work.block : std::int64_t{0});
-      const float highest = largest_of(gpu, kRowLanes, query < queries ? work.block + 1 : 0,
-                                       [&](std::int64_t block) { return of_blocks[block]; });
-      if (query < queries && gpu.thread() % kRowLanes == 0) {
-        largest[query] = highest;
+  if (work.queries == 0) {
+    return;
+  }
+  for (std::int32_t i = group; i < tile; i += group_count) {
+    const bool is = i < work.queries;
+    copy_row(gpu, parts.scores + (is ? work.part(parts, i) * kKeyBlock : 0), kKeyBlock, is, weights + i * kKeyBlock);
+  }
+  gpu.end_of_copies();
+  // All lanes of a warp look, with or without a query.
+  for (std::int32_t i = gpu.thread() / kRowLanes; i - gpu.thread() / kRowLanes < work.queries;
+       i += gpu.threads() / kRowLanes) {
+    const bool is = i < work.queries;
+    const float* const of_blocks = parts.highest + (is ? work.part(parts, i) - work.block : 0);
+    const float highest =
+        largest_of(gpu, kRowLanes, is ? work.block + 1 : 0, [&](std::int64_t block) { return of_blocks[block]; });
+    if (is && gpu.thread() % kRowLanes == 0) {
+      largest[i] = highest;
+    }
+  }
+  gpu.template await_copies<0>();
+  gpu.sync();
+  for (std::int32_t i = group; i < work.queries; i += group_count) {
+    float& weight = weights[i * kKeyBlock + component];
+    const bool is = work.first + component < visible.count(work.row(i));
+    weight = is ? elementary::exp(weight - largest[i]) : 0;
+  }
+  gpu.sync();
+  for (std::int32_t at = gpu.thread(); at < work.queries * kRowLanes; at += gpu.threads()) {
+    const float* const of = weights + at / kRowLanes * kKeyBlock + at % kRowLanes;
+    parts.sums[work.part(parts, at / kRowLanes) * kRowLanes + at % kRowLanes] =
+        (of[0] + of[kRowLanes]) + (of[2 * kRowLanes] + of[3 * kRowLanes]);
+  }
+  // Each group of threads has kQueries queries and kKeyBlock components of the values.
+  const int chunks = static_cast<int>((dim + kKeyBlock - 1) / kKeyBlock);
+  for (int share = group; share < chunks * (tile / kQueries); share += group_count) {
+    const int first = share / chunks * kQueries;
+    const std::int64_t i = share % chunks * kKeyBlock + component;
+    if (i >= dim || first >= work.queries) {
+      continue;
+    }
+    std::int64_t left[kQueries];
+    bool all = true;
+    SPECDEC_UNROLL
+    for (int j = 0; j < kQueries; ++j) {
+      left[j] = first + j < work.queries ? visible.count(work.row(first + j)) - work.first : kKeyBlock;
+      all = all && left[j] >= kKeyBlock;
+    }
+    float weighted[kQueries];
+    if (all) {
+      weigh_block<true>(weights + first * kKeyBlock, left, values + i, dim, weighted);
+    } else {
+      weigh_block<false>(weights + first * kKeyBlock, left, values + i, dim, weighted);
+    }
+    SPECDEC_UNROLL
+    for (int j = 0; j < kQueries; ++j) {
+      if (first + j < work.queries && left[j] > 0) {
+        parts.values[work.part(parts, first + j) * dim + i] = weighted[j];
       }
     }
-    gpu.sync();
-    for (std::int32_t query = group; query < tile_queries; query += group_count) {
-      float weight = 0;
-      if (query < queries && work.first + component < visible.count(work.group.row(tile + query))) {
-        weight = elementary::exp(parts.scores[part_of(tile + query) * kKeyBlock + component] - largest[query]);
-      }
-      weights[query * kKeyBlock + component] = weight;
-    }
-    gpu.template await_copies<0>();
-    gpu.sync();
-    for (std::int32_t at = gpu.thread(); at < queries * kRowLanes; at += gpu.threads()) {
-      const float* const of = weights + at / kRowLanes * kKeyBlock + at % kRowLanes;
-      parts.sums[part_of(tile + at / kRowLanes) * kRowLanes + at % kRowLanes] =
-          (of[0] + of[kRowLanes]) + (of[2 * kRowLanes] + of[3 * kRowLanes]);
-    }
-    // Each group of threads has kQueries queries and kKeyBlock components of the values.
-    const int chunks = static_cast<int>((dim + kKeyBlock - 1) / kKeyBlock);
-    for (int share = group; share < chunks * (tile_queries / kQueries); share += group_count) {
-      const int first = share / chunks * kQueries;
-      const std::int64_t i = share % chunks * kKeyBlock + component;
-      if (i >= dim || first >= queries) {
-        continue;
-      }
-      std::int64_t left[kQueries];
-      bool all = true;
-      SPECDEC_UNROLL
-      for (int j = 0; j < kQueries; ++j) {
-        left[j] = first + j < queries ? visible.count(work.group.row(tile + first + j)) - work.first : kKeyBlock;
-        all = all && left[j] >= kKeyBlock;
-      }
-      float weighted[kQueries];
-      if (all) {
-        weigh_block<true>(weights + first * kKeyBlock, left, values + i, dim, weighted);
-      } else {
-        weigh_block<false>(weights + first * kKeyBlock, left, values + i, dim, weighted);
-      }
-      SPECDEC_UNROLL
-      for (int j = 0; j < kQueries; ++j) {
-        if (first + j < queries && left[j] > 0) {
-          parts.values[part_of(tile + first + j) * dim + i] = weighted[j];
-        }
-      }
-    }
-    gpu.sync();
   }
 }
 
@@ -380,7 +398,7 @@ struct OfBlock {
 
 /// After attention_values. Blocks: one a row (x) and query head (y), kMergeThreads threads, kMergeSharedBytes.
 template <class Gpu>
-SPECDEC_DEVICE void attention_merge(Gpu& gpu, VisibleSlots visible, AttentionParts parts, std::int64_t dim, Rows out) {
+SPECDEC_DEVICE void attention_merge(Gpu& gpu, VisibleSlots visible, AwaitedParts parts, std::int64_t dim, Rows out) {
   using elementary::fused;
   const std::int64_t row = gpu.block_x();
   const std::int64_t head = gpu.block_y();
@@ -389,6 +407,7 @@ SPECDEC_DEVICE void attention_merge(Gpu& gpu, VisibleSlots visible, AttentionPar
   const int lane = gpu.thread() % kRowLanes;
   auto* const factors = reinterpret_cast<float*>(gpu.shared());  // [kMergeThreads]
   float* const of_warp = factors + kMergeThreads;
+  gpu.wait_for_previous();
   // Every thread takes part in every round, with or without a component of its own: the sum of weights is all warps'.
   for (std::int64_t i = gpu.thread(); i - gpu.thread() < dim; i += kMergeThreads) {
     float largest = -__builtin_inff();
