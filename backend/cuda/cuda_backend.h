@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "backend/backend.h"
@@ -47,8 +48,9 @@ struct CudaOptions {
   bool overlap = true;
   /// Products with gates have them act at once, where `products` are tensor cores'; off, a kernel of its own does.
   bool fuse = true;
-  /// Attention over more blocks of 64 keys than this is split among blocks of threads; where no more are seen, one of them attends for a row's head.
-  std::int64_t key_blocks_together = 8;
+  /// Attention over more blocks of 64 keys than this is split among blocks of threads; where no more are seen, one of them attends for a row's head. Unless set, what
+  /// the width of a head says.
+  std::optional<std::int64_t> key_blocks_together;
   /// At most so many bytes of weights are asked for by the product before them (Backend::matmul_before). Reasoned, not measured: what a memory of 3 to 5 TB/s
   /// reads while a few ranks add up a few rows, and less than half of the second-level cache of any GPU for servers.
   std::int64_t prefetch_bytes = std::int64_t{16} << 20;

@@ -79,7 +79,7 @@ struct CudaGpu {
 #endif
   }
   /// Past the first-level cache (cg), which is left to the inputs.
-  __device__ void copy_weights(std::byte* to, const std::byte* from) {
+  __device__ void copy_once(std::byte* to, const std::byte* from) {
     asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(address_of(to)), "l"(from) : "memory");
   }
   template <int kBytes>

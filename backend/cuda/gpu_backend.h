@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -155,24 +156,30 @@ class GpuBackend final : public Backend {
     const VisibleSlots visible = chain_.visible();
     const std::int32_t* const source = kv_heads_.on(device_, kv_head);
     const std::int64_t blocks = key_blocks(chain);
-    if (blocks <= together_ || !chain_.in_order() || !std::ranges::is_sorted(kv_head)) {
+    const std::int64_t dim = view.shape.head_dim;
+    if (blocks <= together_.value_or(key_blocks_together(dim)) || !can_be_split(dim) || !chain_.in_order() ||
+        !std::ranges::is_sorted(kv_head)) {
       const std::int64_t at_once = std::min(blocks, kKeyBlocksAtOnce);
       const Grid grid{.x = chain.rows(),
                       .y = heads,
                       .threads = static_cast<int>(at_once * kKeyBlock),
-                      .shared_bytes = attention_shared_bytes(view.shape.head_dim, at_once)};
+                      .shared_bytes = attention_shared_bytes(dim, at_once)};
       device_.template launch<&cuda::attention<Gpu>>(grid, q, view, layer, visible, source, scale, out);
       return;
     }
-    const std::int64_t dim = view.shape.head_dim;
     auto* const memory = parts_.template take<float>(device_, AttentionParts::floats(chain.rows(), heads, blocks, dim));
     const AttentionParts parts(memory, chain.rows(), heads, blocks);
     const std::vector<QueryGroup> groups = query_groups(kv_head, view.shape.kv_heads);
     const std::int64_t queries = chain.rows() * std::ranges::max(groups, {}, &QueryGroup::heads).heads;
-    if (queries <= kSplitGroups * kFewQueries || blocks * view.shape.kv_heads < kEnoughBlocks) {
-      split_attention<kFewQueries>(q, view, layer, visible, groups, queries, scale, parts);
-    } else {
-      split_attention<kManyQueries>(q, view, layer, visible, groups, queries, scale, parts);
+    switch (queries_of_thread(queries, blocks * view.shape.kv_heads)) {
+      case 2:
+        split_attention<2>(q, view, layer, visible, groups, queries, scale, parts);
+        break;
+      case 4:
+        split_attention<4>(q, view, layer, visible, groups, queries, scale, parts);
+        break;
+      default:
+        split_attention<8>(q, view, layer, visible, groups, queries, scale, parts);
     }
     const Grid merge{.x = chain.rows(), .y = heads, .threads = kMergeThreads, .shared_bytes = kMergeSharedBytes};
     device_.template launch<&cuda::attention_merge<Gpu>>(merge, visible, AwaitedParts{parts}, dim, out);
@@ -276,7 +283,7 @@ class GpuBackend final : public Backend {
                   .threads = shape.threads(),
                   .shared_bytes = shape.shared_bytes(dim)};
     };
-    const SplitShape scores = scores_shape<kQueries>(queries, parts.blocks * view.shape.kv_heads);
+    const SplitShape scores = scores_shape<kQueries>(queries, parts.blocks * view.shape.kv_heads, dim);
     device_.template launch<&cuda::attention_scores<Gpu, kQueries>>(grid(scores), q, view, layer, visible, on_device,
                                                                     scale, parts);
     const SplitShape values = values_shape<kQueries>(scores, dim);
@@ -311,8 +318,8 @@ class GpuBackend final : public Backend {
 
   Device device_;
   bool graphs_;
-  std::int64_t together_;     // CudaOptions::key_blocks_together
-  std::uint64_t stores_ = 0;  // made so far
+  std::optional<std::int64_t> together_;  // CudaOptions::key_blocks_together
+  std::uint64_t stores_ = 0;              // made so far
   Products<Device> products_;
   Scratch<Device> found_;  // statistics of slices
   Scratch<Device> parts_;  // of an attention

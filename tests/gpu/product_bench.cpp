@@ -295,6 +295,8 @@ int run(int argc, char** argv) {
                  "Percent of a multiprocessor's cache that is memory of blocks; -1: the driver's choice")
       ->check(CLI::Range(-1, 100))
       ->capture_default_str();
+  bool kernels_alone = false;
+  app.add_flag("--kernels-alone", kernels_alone, "Without the products");
   std::vector<std::string> without;
   app.add_option("--without", without, "Leave out shapes whose names have this in them, such as 'vector'")
       ->delimiter(',');
@@ -304,11 +306,13 @@ int run(int argc, char** argv) {
   Bench bench(device, overlap && device.properties().major >= 9, without);
   prefer_shared_memory(carveout);
   bench.result()["carveout"] = carveout;
-  Bench::print_head();
-  for (const std::int64_t count : ranks) {
-    for (const Layer& layer : kLayers) {
-      for (const std::int64_t row : rows) {
-        bench.run(layer, count, row);
+  if (!kernels_alone) {
+    Bench::print_head();
+    for (const std::int64_t count : ranks) {
+      for (const Layer& layer : kLayers) {
+        for (const std::int64_t row : rows) {
+          bench.run(layer, count, row);
+        }
       }
     }
   }

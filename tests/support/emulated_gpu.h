@@ -105,7 +105,7 @@ class EmulatedGpu {
   void load_weights(std::uint32_t (&to)[4], const std::byte* from) { std::memcpy(to, from, sizeof to); }
 
   // Copies are done no sooner than they must be, so that one that was not awaited shows.
-  void copy_weights(std::byte* to, const std::byte* from) { copies_.push_back({to, from, 16, group_}); }
+  void copy_once(std::byte* to, const std::byte* from) { copies_.push_back({to, from, 16, group_}); }
   template <int kBytes>
   void copy_or_zero(std::byte* to, const std::byte* from, bool is) {
     copies_.push_back({to, is ? from : nullptr, kBytes, group_});

@@ -167,22 +167,26 @@ constexpr std::array<std::int64_t, 6> kCachedSlots = {0, 5, 62, 130, 319, 510};
 /// Rows with these parents, after `cached` slots.
 void expect_attention(Backend& gpu, std::int64_t dim, std::int64_t cached, const std::vector<std::int32_t>& parent) {
   constexpr std::int64_t kKvHeads = 2;
+  constexpr std::int64_t kLeftBehind = 10;
   const std::vector<std::int32_t> kv_head = {0, 0, 1, 1};
   const auto rows = static_cast<std::int64_t>(parent.size());
   const auto attend = [&](Backend& backend) {
     const auto kv =
-        backend.make_kv({.layers = 2, .kv_heads = kKvHeads, .head_dim = dim, .capacity = cached + rows + 10});
-    const auto append = [&](std::int64_t slot, std::int64_t count, unsigned seed) {
-      const std::int64_t cols = kKvHeads * dim;
-      Matrix keys(backend, count, cols, random_values(count * cols, seed));
-      Matrix values(backend, count, cols, random_values(count * cols, seed + 1));
-      backend.kv_append(*kv, 1, {.first_slot = slot}, keys.rows(), values.rows(), {});
+        backend.make_kv({.layers = 2, .kv_heads = kKvHeads, .head_dim = dim, .capacity = cached + rows + kLeftBehind});
+    const std::int64_t kv_cols = kKvHeads * dim;
+    const auto append = [&](std::int64_t slot, std::int64_t count, const Values& keys, const Values& values) {
+      Matrix of_keys(backend, count, kv_cols, keys);
+      Matrix of_values(backend, count, kv_cols, values);
+      backend.kv_append(*kv, 1, {.first_slot = slot}, of_keys.rows(), of_values.rows(), {});
       backend.synchronize({});
     };
     if (cached > 0) {
-      append(0, cached, 12);
+      append(0, cached, random_values(cached * kv_cols, 12), random_values(cached * kv_cols, 13));
     }
-    append(cached, rows, 14);
+    append(cached, rows, random_values(rows * kv_cols, 14), random_values(rows * kv_cols, 15));
+    // What a rejected draft has left behind: nobody sees it.
+    const Values left_behind(static_cast<std::size_t>(kLeftBehind * kv_cols), std::numeric_limits<float>::quiet_NaN());
+    append(cached + rows, kLeftBehind, left_behind, left_behind);
     const std::int64_t cols = std::ssize(kv_head) * dim;
     Matrix q(backend, rows, cols, random_values(rows * cols, 16));
     Matrix out(backend, rows, cols);
@@ -212,7 +216,7 @@ void expect_attention_of_the_cpu(Backend& gpu) {
 }
 
 void expect_split_attention_of_the_cpu(Backend& gpu) {
-  // Of a KV head: 2 queries, more than four threads' groups of four have, and more than a tile of eight groups of eight.
+  // Of a KV head: 2 queries, 18 and 80, of which a thread has 2 and 4 at once.
   for (const int rows : {1, 9, 40}) {
     for (const std::int64_t dim : kHeadDims) {
       for (const std::int64_t cached : kCachedSlots) {
@@ -220,8 +224,13 @@ void expect_split_attention_of_the_cpu(Backend& gpu) {
       }
     }
   }
-  // More blocks of keys than are merged at once.
-  expect_attention(gpu, 8, 64 * 128 + 100, chain_of(2));
+  // Heads of which fewer queries at a time, and none, fit a block's memory.
+  expect_attention(gpu, 256, 70, chain_of(20));
+  expect_attention(gpu, 384, 70, chain_of(2));
+  // Blocks of keys enough for every multiprocessor, and more than are merged at once: 2, 4 and 8 queries of a thread.
+  for (const int rows : {2, 9, 20}) {
+    expect_attention(gpu, 8, 64 * 128 + 100, chain_of(rows));
+  }
 }
 
 void expect_rotated_appends(Backend& gpu) {

@@ -26,7 +26,7 @@
 ///     void store_release(word, value), std::uint32_t load_acquire(word);  of one thread: words that other devices and the host see too
 ///     void pause();                      of one thread: between two looks at such a word
 /// and copies of a thread's own, from memory to the block's, which are there once they have been awaited:
-///     void copy_weights(to, from);                16 bytes that are read once
+///     void copy_once(to, from);                   16 bytes that are read once
 ///     void copy_or_zero<bytes>(to, from, is);     zeros, and nothing is read, where `is` is false
 ///     void end_of_copies();              of a group of them
 ///     void await_copies<groups>();       all but the latest `groups` groups are there

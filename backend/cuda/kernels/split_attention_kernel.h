@@ -15,50 +15,81 @@
 /// order. For chains; rows of a tree see slots of their own.
 namespace specdec::cuda {
 
-/// Queries that a thread works on at once: each key or value that it loads is for all of them. A few rows have four (one row of a model whose KV heads serve four query heads) or eight.
-inline constexpr int kFewQueries = 4;
-inline constexpr int kManyQueries = 8;
-/// Groups of kKeyBlock threads in a block of threads, at most: as many as there are registers for.
-inline constexpr std::int64_t kSplitGroups = 8;
-inline constexpr std::int64_t kFewQueriesGroups = 12;
-
 /// Fewer blocks of threads than this leave multiprocessors of a GPU without work.
 inline constexpr std::int64_t kEnoughBlocks = 128;
+/// Queries that a thread works on at once, so that each key or value that it reads is for all of them: 2, 4 or 8. `queries` share a KV head, `key_blocks` are those of
+/// all KV heads. Fewer keep more threads busy, more read less; what an H200 was fastest with (docs/benchmarking.md).
+constexpr int queries_of_thread(std::int64_t queries, std::int64_t key_blocks) {
+  if (key_blocks < kEnoughBlocks) {
+    return queries <= 20 ? 2 : 4;
+  }
+  return queries <= 8 ? 2 : queries <= 32 ? 4 : 8;
+}
+/// Groups of kKeyBlock threads in a block of threads, at most.
+template <int kQueries>
+inline constexpr std::int64_t kSplitGroups = kQueries == 8 ? 4 : 8;
+
+/// Where a query of a tile belongs: a thread divides for one of them, and all read what came out.
+struct TileQuery {
+  std::int32_t row = 0;
+  std::int32_t head = 0;
+  std::int32_t part = 0;  ///< AttentionParts::at()
+  std::int32_t seen = 0;  ///< slots of the block of keys that its row sees; none where there is no such query
+};
 
 /// What the kernels of a number of queries are launched with, for each block of keys and KV head.
 struct SplitShape {
-  std::int64_t tiles = 1;  ///< blocks of threads
-  std::int64_t tile = 0;   ///< queries of one
-  std::int64_t groups =
-      1;  ///< of kKeyBlock threads: of different queries for scores, of queries and components for values
+  std::int64_t tiles = 1;   ///< blocks of threads
+  std::int64_t tile = 0;    ///< queries of one
+  std::int64_t groups = 1;  ///< of kKeyBlock threads: of queries for scores, of queries and components for values
 
   constexpr int threads() const { return static_cast<int>(groups * kKeyBlock); }
-  /// Keys or values, the tile's queries, its scores or weights, and the largest score of each query.
+  /// Keys or values, the tile's queries, its scores or weights, and of each query where it belongs and its largest score.
   constexpr std::size_t shared_bytes(std::int64_t dim) const {
-    return static_cast<std::size_t>(kKeyBlock * dim + tile * (padded(dim) + kKeyBlock + 1)) * sizeof(float);
+    return static_cast<std::size_t>(kKeyBlock * dim + tile * (padded(dim) + kKeyBlock + 1)) * sizeof(float) +
+           static_cast<std::size_t>(tile) * sizeof(TileQuery);
   }
   /// Rows of the block's memory are read four floats at a time.
   static constexpr std::int64_t padded(std::int64_t floats) { return (floats + 3) / 4 * 4; }
 };
 
+/// The fewest shares that `count` are dealt out in, none of more than `most`, and how many the largest of them has.
+struct Shares {
+  std::int64_t shares;
+  std::int64_t largest;
+
+  constexpr Shares(std::int64_t count, std::int64_t most)
+      : shares((count + most - 1) / most), largest((count + shares - 1) / shares) {}
+};
+
+/// Of a block's memory, what all GPUs since compute capability 8.0 give.
+inline constexpr std::size_t kSplitMemory = std::size_t{96} * 1024;
+
 /// Of attention_scores with kQueries, for `queries` that share a KV head; `key_blocks` of all KV heads.
 template <int kQueries>
-constexpr SplitShape scores_shape(std::int64_t queries, std::int64_t key_blocks) {
-  const std::int64_t all = (queries + kQueries - 1) / kQueries;
-  std::int64_t groups = all < kSplitGroups ? all : kSplitGroups;
-  while (groups > 1 && (all + groups - 1) / groups * key_blocks < kEnoughBlocks) {
-    groups = (groups + 1) / 2;
+constexpr SplitShape scores_shape(std::int64_t queries, std::int64_t key_blocks, std::int64_t dim) {
+  const std::int64_t groups = (queries + kQueries - 1) / kQueries;
+  std::int64_t most = kSplitGroups<kQueries>;
+  while (true) {
+    const Shares tiles(groups, most);
+    const SplitShape shape{.tiles = tiles.shares, .tile = tiles.largest * kQueries, .groups = tiles.largest};
+    if (most == 1 || (shape.tiles * key_blocks >= kEnoughBlocks && shape.shared_bytes(dim) <= kSplitMemory)) {
+      return shape;
+    }
+    most = (most + 1) / 2;
   }
-  return {.tiles = (all + groups - 1) / groups, .tile = groups * kQueries, .groups = groups};
 }
 /// Of attention_values after scores of that shape.
 template <int kQueries>
 constexpr SplitShape values_shape(SplitShape scores, std::int64_t dim) {
-  const std::int64_t groups = scores.groups * ((dim + kKeyBlock - 1) / kKeyBlock);
-  constexpr std::int64_t kMost = kQueries == kFewQueries ? kFewQueriesGroups : kSplitGroups;
-  scores.groups = groups < kMost ? groups : kMost;
+  scores.groups = Shares(scores.groups * ((dim + kKeyBlock - 1) / kKeyBlock), kSplitGroups<kQueries>).largest;
   return scores;
 }
+
+/// Over more blocks of keys than this attention is split: where heads are wide it was faster on an H200 from the second block on. Narrow ones have not been measured.
+constexpr std::int64_t key_blocks_together(std::int64_t dim) { return dim >= 128 ? 1 : kKeyBlocksAtOnce; }
+/// Whether a block of keys so wide fits a block's memory, with the fewest queries.
+constexpr bool can_be_split(std::int64_t dim) { return SplitShape{.tile = 8}.shared_bytes(dim) <= kSplitMemory; }
 
 /// What the kernels hand on, for every row, head and block of keys.
 struct AttentionParts {
@@ -95,8 +126,6 @@ struct QueryGroup {
   std::int32_t heads = 0;
 
   bool operator==(const QueryGroup&) const = default;
-  constexpr std::int64_t row(std::int32_t query) const { return query / heads; }
-  constexpr std::int64_t head(std::int32_t query) const { return first + query % heads; }
 };
 
 /// What one block of threads works on: a block of keys of one KV head, for a tile of the queries that read it.
@@ -119,36 +148,40 @@ struct KeyBlockWork {
     const std::int32_t left = static_cast<std::int32_t>(visible.rows) * group.heads - first_query;
     queries = first >= visible.count(visible.rows - 1) || left < 0 ? 0 : left < tile ? left : tile;
   }
-  /// The tile's i-th.
-  constexpr std::int64_t row(std::int32_t i) const { return group.row(first_query + i); }
-  constexpr std::int64_t head(std::int32_t i) const { return group.head(first_query + i); }
-  constexpr std::int64_t part(const AttentionParts& parts, std::int32_t i) const {
-    return parts.at(row(i), head(i), block);
+  /// Of the tile, one a thread. Seen by all threads after a barrier.
+  template <class Gpu>
+  SPECDEC_DEVICE void find(Gpu& gpu, const AttentionParts& parts, std::int32_t tile, const VisibleSlots& visible,
+                           TileQuery* found) const {
+    for (std::int32_t i = gpu.thread(); i < tile; i += gpu.threads()) {
+      TileQuery query;
+      if (i < queries) {
+        query.row = (first_query + i) / group.heads;
+        query.head = group.first + (first_query + i) % group.heads;
+        query.part = static_cast<std::int32_t>(parts.at(query.row, query.head, block));
+        const std::int64_t seen = visible.count(query.row) - first;
+        query.seen = static_cast<std::int32_t>(seen < 0 ? 0 : seen < kKeyBlock ? seen : kKeyBlock);
+      }
+      found[i] = query;
+    }
   }
 };
 
-/// Keys or values of a block of keys, which lie side by side: copied to the block's memory, or, by hints, to the second-level cache.
+/// Keys or values of a block of keys, which lie side by side: copied to the block's memory.
 template <class Gpu>
 SPECDEC_DEVICE void bring_block(Gpu& gpu, const float* from, std::int64_t dim, float* to) {
-  for (std::int64_t at = gpu.thread() * std::int64_t{4}; at < kKeyBlock * dim; at += gpu.threads() * std::int64_t{4}) {
-    gpu.copy_weights(reinterpret_cast<std::byte*>(to + at), reinterpret_cast<const std::byte*>(from + at));
+  const int count = static_cast<int>(kKeyBlock * dim);
+  SPECDEC_UNROLL_BY(4)
+  for (int at = gpu.thread() * 4; at < count; at += gpu.threads() * 4) {
+    gpu.copy_once(reinterpret_cast<std::byte*>(to + at), reinterpret_cast<const std::byte*>(from + at));
   }
   gpu.end_of_copies();
-}
-template <class Gpu>
-SPECDEC_DEVICE void ask_for_block(Gpu& gpu, const float* from, std::int64_t dim) {
-  constexpr std::int64_t kAtOnce = 2048;
-  const std::int64_t bytes = kKeyBlock * dim * static_cast<std::int64_t>(sizeof(float));
-  for (std::int64_t at = gpu.thread() * kAtOnce; at < bytes; at += gpu.threads() * kAtOnce) {
-    gpu.prefetch(reinterpret_cast<const std::byte*>(from) + at, bytes - at < kAtOnce ? bytes - at : kAtOnce);
-  }
 }
 
 /// `count` floats of a row, or zeros, to the block's memory, by kKeyBlock threads.
 template <class Gpu>
-SPECDEC_DEVICE void copy_row(Gpu& gpu, const float* from, std::int64_t count, bool is, float* to) {
+SPECDEC_DEVICE void copy_row(Gpu& gpu, const float* from, int count, bool is, float* to) {
   constexpr int kBytes = sizeof(float);
-  for (std::int64_t i = gpu.thread() % static_cast<int>(kKeyBlock); i < count; i += kKeyBlock) {
+  for (int i = gpu.thread() % static_cast<int>(kKeyBlock); i < count; i += static_cast<int>(kKeyBlock)) {
     gpu.template copy_or_zero<kBytes>(reinterpret_cast<std::byte*>(to + i),
                                       reinterpret_cast<const std::byte*>(from + i), is);
   }
@@ -176,8 +209,7 @@ SPECDEC_DEVICE float largest_of(Gpu& gpu, int lanes, std::int64_t count, const V
 
 /// A key's scores with kQueries queries, which lie `stride` floats apart: one chain of multiply-adds each, as score_of().
 template <int kQueries>
-SPECDEC_DEVICE void scores_of(const float* query, std::int64_t stride, const float* key, std::int64_t dim,
-                              float (&sum)[kQueries]) {
+SPECDEC_DEVICE void scores_of(const float* query, int stride, const float* key, int dim, float (&sum)[kQueries]) {
   int i = 0;
   SPECDEC_UNROLL_BY(4)
   for (; i + 4 <= dim; i += 4) {
@@ -214,34 +246,32 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
   if (work.queries == 0) {
     return;
   }
-  const std::int64_t dim = kv.shape.head_dim;
-  const std::int64_t stride = SplitShape::padded(dim);
-  auto* const keys = reinterpret_cast<float*>(gpu.shared());  // [dim][kKeyBlock]
-  float* const query = keys + kKeyBlock * dim;                // [tile][stride]
-  float* const scores = query + tile * stride;                // [tile][kKeyBlock]
+  const auto dim = static_cast<int>(kv.shape.head_dim);
+  const auto stride = static_cast<int>(SplitShape::padded(dim));
+  auto* const keys = reinterpret_cast<float*>(gpu.shared());                  // [dim][kKeyBlock]
+  float* const query = keys + kKeyBlock * dim;                                // [tile][stride]
+  auto* const queries = reinterpret_cast<TileQuery*>(query + tile * stride);  // [tile]
+  float* const scores = reinterpret_cast<float*>(queries + tile);             // [tile][kKeyBlock]
   const int slot = gpu.thread() % static_cast<int>(kKeyBlock);
   const int group = gpu.thread() / static_cast<int>(kKeyBlock);
   const int own = group * kQueries;  // the first of this thread's queries
   bring_block(gpu, kv.key(layer, work.source, work.first, 0), dim, keys);
+  work.find(gpu, parts, tile, visible, queries);
+  gpu.sync();
   for (std::int32_t i = group; i < tile; i += gpu.threads() / static_cast<int>(kKeyBlock)) {
-    const bool is = i < work.queries;
-    copy_row(gpu, is ? q.row(work.row(i)) + work.head(i) * dim : q.data, dim, is, query + i * stride);
+    copy_row(gpu, q.row(queries[i].row) + queries[i].head * dim, dim, i < work.queries, query + i * stride);
   }
   gpu.end_of_copies();
-  if (work.first_query == 0) {
-    // They come from memory while scores are made.
-    ask_for_block(gpu, kv.value(layer, work.source, work.first), dim);
-  }
   gpu.template await_copies<0>();
   gpu.sync();
   float sum[kQueries] = {};
   scores_of(query + own * stride, stride, keys + slot, dim, sum);
   SPECDEC_UNROLL
   for (int j = 0; j < kQueries; ++j) {
-    float score = kLowest;
+    const TileQuery& of = queries[own + j];
+    const float score = slot < of.seen ? sum[j] * scale : kLowest;
     if (own + j < work.queries) {
-      score = work.first + slot < visible.count(work.row(own + j)) ? sum[j] * scale : kLowest;
-      parts.scores[work.part(parts, own + j) * kKeyBlock + slot] = score;
+      parts.scores[std::int64_t{of.part} * kKeyBlock + slot] = score;
     }
     scores[(own + j) * kKeyBlock + slot] = score;
   }
@@ -250,22 +280,22 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
   const float* const of_query = scores + i * kKeyBlock;
   const float largest = largest_of(gpu, kLanes, kKeyBlock, [&](std::int64_t at) { return of_query[at]; });
   if (i < work.queries && gpu.thread() % kLanes == 0) {
-    parts.highest[work.part(parts, i)] = largest;
+    parts.highest[queries[i].part] = largest;
   }
 }
 
-/// One component of the weighted values of a block of keys for kQueries queries, of whose weights `left[j]` count: as weigh_values(). kAll: all do. Weights lie
-/// kKeyBlock apart.
+/// One component of the weighted values of a block of keys for kQueries queries: as weigh_values(). kAll: each sees all of the block. Weights lie kKeyBlock apart.
 template <bool kAll, int kQueries>
-SPECDEC_DEVICE void weigh_block(const float* weights, const std::int64_t (&left)[kQueries], const float* values,
-                                std::int64_t dim, float (&to)[kQueries]) {
+SPECDEC_DEVICE void weigh_block(const float* weights, const TileQuery* queries, const float* values, int dim,
+                                float (&to)[kQueries]) {
   float chain[kQueries][4] = {};
   SPECDEC_UNROLL_BY(4)
-  for (int s = 0; s < kKeyBlock; s += 4) {
+  for (int s = 0; s < static_cast<int>(kKeyBlock); s += 4) {
     float value[4];
     SPECDEC_UNROLL
-    for (int c = 0; c < 4; ++c) {
-      value[c] = values[(s + c) * dim];
+    for (float& of_slot : value) {
+      of_slot = *values;
+      values += dim;
     }
     SPECDEC_UNROLL
     for (int j = 0; j < kQueries; ++j) {
@@ -273,7 +303,7 @@ SPECDEC_DEVICE void weigh_block(const float* weights, const std::int64_t (&left)
       SPECDEC_UNROLL
       for (int c = 0; c < 4; ++c) {
         const float next = elementary::fused(weight.of[c], value[c], chain[j][c]);
-        chain[j][c] = kAll || s + c < left[j] ? next : chain[j][c];
+        chain[j][c] = kAll || s + c < queries[j].seen ? next : chain[j][c];
       }
     }
   }
@@ -289,30 +319,33 @@ template <class Gpu, int kQueries>
 SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, VisibleSlots visible,
                                      const QueryGroup* groups, std::int32_t tile, AwaitedParts parts) {
   const KeyBlockWork work(gpu, parts.blocks, tile, visible, groups);
-  const std::int64_t dim = kv.shape.head_dim;
-  auto* const values = reinterpret_cast<float*>(gpu.shared());  // [kKeyBlock][dim]
-  float* const weights = values + kKeyBlock * dim;              // [tile][kKeyBlock]
-  float* const largest = weights + tile * kKeyBlock;            // [tile]
+  const auto dim = static_cast<int>(kv.shape.head_dim);
+  auto* const values = reinterpret_cast<float*>(gpu.shared());                     // [kKeyBlock][dim]
+  float* const weights = values + kKeyBlock * dim;                                 // [tile][kKeyBlock]
+  auto* const queries = reinterpret_cast<TileQuery*>(weights + tile * kKeyBlock);  // [tile]
+  float* const largest = reinterpret_cast<float*>(queries + tile);                 // [tile]
   const int component = gpu.thread() % static_cast<int>(kKeyBlock);
   const int group = gpu.thread() / static_cast<int>(kKeyBlock);
   const int group_count = gpu.threads() / static_cast<int>(kKeyBlock);
   if (work.queries > 0) {
     bring_block(gpu, kv.value(layer, work.source, work.first), dim, values);
+    work.find(gpu, parts, tile, visible, queries);
   }
   gpu.wait_for_previous();
   if (work.queries == 0) {
     return;
   }
-  for (std::int32_t i = group; i < tile; i += group_count) {
-    const bool is = i < work.queries;
-    copy_row(gpu, parts.scores + (is ? work.part(parts, i) * kKeyBlock : 0), kKeyBlock, is, weights + i * kKeyBlock);
+  gpu.sync();
+  for (std::int32_t i = group; i < work.queries; i += group_count) {
+    copy_row(gpu, parts.scores + std::int64_t{queries[i].part} * kKeyBlock, static_cast<int>(kKeyBlock), true,
+             weights + i * kKeyBlock);
   }
   gpu.end_of_copies();
   // All lanes of a warp look, with or without a query.
   for (std::int32_t i = gpu.thread() / kRowLanes; i - gpu.thread() / kRowLanes < work.queries;
        i += gpu.threads() / kRowLanes) {
     const bool is = i < work.queries;
-    const float* const of_blocks = parts.highest + (is ? work.part(parts, i) - work.block : 0);
+    const float* const of_blocks = parts.highest + (is ? queries[i].part - work.block : 0);
     const float highest =
         largest_of(gpu, kRowLanes, is ? work.block + 1 : 0, [&](std::int64_t block) { return of_blocks[block]; });
     if (is && gpu.thread() % kRowLanes == 0) {
@@ -323,40 +356,37 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
   gpu.sync();
   for (std::int32_t i = group; i < work.queries; i += group_count) {
     float& weight = weights[i * kKeyBlock + component];
-    const bool is = work.first + component < visible.count(work.row(i));
-    weight = is ? elementary::exp(weight - largest[i]) : 0;
+    weight = component < queries[i].seen ? elementary::exp(weight - largest[i]) : 0;
   }
   gpu.sync();
   for (std::int32_t at = gpu.thread(); at < work.queries * kRowLanes; at += gpu.threads()) {
     const float* const of = weights + at / kRowLanes * kKeyBlock + at % kRowLanes;
-    parts.sums[work.part(parts, at / kRowLanes) * kRowLanes + at % kRowLanes] =
+    parts.sums[std::int64_t{queries[at / kRowLanes].part} * kRowLanes + at % kRowLanes] =
         (of[0] + of[kRowLanes]) + (of[2 * kRowLanes] + of[3 * kRowLanes]);
   }
   // Each group of threads has kQueries queries and kKeyBlock components of the values.
-  const int chunks = static_cast<int>((dim + kKeyBlock - 1) / kKeyBlock);
+  const int chunks = (dim + static_cast<int>(kKeyBlock) - 1) / static_cast<int>(kKeyBlock);
   for (int share = group; share < chunks * (tile / kQueries); share += group_count) {
     const int first = share / chunks * kQueries;
-    const std::int64_t i = share % chunks * kKeyBlock + component;
+    const int i = share % chunks * static_cast<int>(kKeyBlock) + component;
     if (i >= dim || first >= work.queries) {
       continue;
     }
-    std::int64_t left[kQueries];
     bool all = true;
     SPECDEC_UNROLL
     for (int j = 0; j < kQueries; ++j) {
-      left[j] = first + j < work.queries ? visible.count(work.row(first + j)) - work.first : kKeyBlock;
-      all = all && left[j] >= kKeyBlock;
+      all = all && (first + j >= work.queries || queries[first + j].seen == kKeyBlock);
     }
     float weighted[kQueries];
     if (all) {
-      weigh_block<true>(weights + first * kKeyBlock, left, values + i, dim, weighted);
+      weigh_block<true>(weights + first * kKeyBlock, queries + first, values + i, dim, weighted);
     } else {
-      weigh_block<false>(weights + first * kKeyBlock, left, values + i, dim, weighted);
+      weigh_block<false>(weights + first * kKeyBlock, queries + first, values + i, dim, weighted);
     }
     SPECDEC_UNROLL
     for (int j = 0; j < kQueries; ++j) {
-      if (first + j < work.queries && left[j] > 0) {
-        parts.values[work.part(parts, first + j) * dim + i] = weighted[j];
+      if (queries[first + j].seen > 0) {
+        parts.values[std::int64_t{queries[first + j].part} * dim + i] = weighted[j];
       }
     }
   }
@@ -364,7 +394,7 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
 
 inline constexpr int kMergeThreads = 128;
 /// Blocks of keys that a thread has asked for before it adds the first.
-inline constexpr int kMergeLoads = 16;
+inline constexpr int kMergeLoads = 32;
 /// A factor for each of kMergeThreads blocks of keys, and the largest score of each warp's.
 inline constexpr std::size_t kMergeSharedBytes = (kMergeThreads + kMergeThreads / kWarp) * sizeof(float);
 

@@ -68,7 +68,7 @@ class SharedRing {
     std::byte* const to = memory_ + slot * kShape.slot_bytes();
     SPECDEC_UNROLL
     for (int t = 0; t < kShape.tiles; ++t) {
-      gpu.copy_weights(to + (t * kWarp + lane_) * 16, from.weights[t] + step * OperandSource<kShape>::kWeightBytes);
+      gpu.copy_once(to + (t * kWarp + lane_) * 16, from.weights[t] + step * OperandSource<kShape>::kWeightBytes);
     }
   }
   SPECDEC_DEVICE void fill_inputs(Gpu& gpu, int slot, const OperandSource<kShape>& from, std::int64_t step) {
