@@ -22,7 +22,10 @@ TEST_F(CudaBackendTest, EmbeddingsHaveTheCpusBits) { battery::expect_embeddings_
 TEST_F(CudaBackendTest, ElementwiseOperationsHaveTheCpusBits) { battery::expect_elementwise_of_the_cpu(*gpu_); }
 TEST_F(CudaBackendTest, RotationsHaveTheCpusBits) { battery::expect_rotations_of_the_cpu(*gpu_); }
 TEST_F(CudaBackendTest, AttentionHasTheCpusBits) { battery::expect_attention_of_the_cpu(*gpu_); }
-TEST_F(CudaBackendTest, AttentionThatIsSplitHasTheCpusBits) {
+TEST_F(CudaBackendTest, ALittleSplitAttentionHasTheCpusBits) {
+  battery::expect_a_little_split_attention(*make_cuda_backend({.key_blocks_together = 0}));
+}
+TEST_F(CudaBackendTest, SplitAttentionHasTheCpusBits) {
   battery::expect_split_attention_of_the_cpu(*make_cuda_backend({.key_blocks_together = 0}));
 }
 TEST_F(CudaBackendTest, RotatedKeysAreAppended) { battery::expect_rotated_appends(*gpu_); }

@@ -13,7 +13,8 @@ void expect_embeddings_of_the_cpu(Backend& gpu);
 void expect_elementwise_of_the_cpu(Backend& gpu);
 void expect_rotations_of_the_cpu(Backend& gpu);
 void expect_attention_of_the_cpu(Backend& gpu);
-/// Of one that splits all attention (CudaOptions::key_blocks_together = 0).
+/// Of one that splits all attention (CudaOptions::key_blocks_together = 0); a little: as few cases as take every barrier, for checkers that are slow.
+void expect_a_little_split_attention(Backend& gpu);
 void expect_split_attention_of_the_cpu(Backend& gpu);
 void expect_rotated_appends(Backend& gpu);
 void expect_moved_slots(Backend& gpu);

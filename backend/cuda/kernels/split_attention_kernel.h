@@ -15,6 +15,9 @@
 /// order. For chains; rows of a tree see slots of their own.
 namespace specdec::cuda {
 
+/// Keys of a block, as threads are counted.
+inline constexpr int kKeys = static_cast<int>(kKeyBlock);
+
 /// Fewer blocks of threads than this leave multiprocessors of a GPU without work.
 inline constexpr std::int64_t kEnoughBlocks = 128;
 /// Queries that a thread works on at once, so that each key or value that it reads is for all of them: 2, 4 or 8. `queries` share a KV head, `key_blocks` are those of
@@ -181,7 +184,7 @@ SPECDEC_DEVICE void bring_block(Gpu& gpu, const float* from, std::int64_t dim, f
 template <class Gpu>
 SPECDEC_DEVICE void copy_row(Gpu& gpu, const float* from, int count, bool is, float* to) {
   constexpr int kBytes = sizeof(float);
-  for (int i = gpu.thread() % static_cast<int>(kKeyBlock); i < count; i += static_cast<int>(kKeyBlock)) {
+  for (int i = gpu.thread() % kKeys; i < count; i += kKeys) {
     gpu.template copy_or_zero<kBytes>(reinterpret_cast<std::byte*>(to + i),
                                       reinterpret_cast<const std::byte*>(from + i), is);
   }
@@ -240,7 +243,7 @@ template <class Gpu, int kQueries>
 SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int64_t layer, VisibleSlots visible,
                                      const QueryGroup* groups, float scale, AttentionParts parts) {
   constexpr float kLowest = -__builtin_inff();
-  constexpr int kLanes = static_cast<int>(kKeyBlock) / kQueries;  // that look for a query's largest score
+  constexpr int kLanes = kKeys / kQueries;  // that look for a query's largest score
   const std::int32_t tile = gpu.threads() / kLanes;
   const KeyBlockWork work(gpu, parts.blocks, tile, visible, groups);
   if (work.queries == 0) {
@@ -252,13 +255,13 @@ SPECDEC_DEVICE void attention_scores(Gpu& gpu, ConstRows q, KvView kv, std::int6
   float* const query = keys + kKeyBlock * dim;                                // [tile][stride]
   auto* const queries = reinterpret_cast<TileQuery*>(query + tile * stride);  // [tile]
   float* const scores = reinterpret_cast<float*>(queries + tile);             // [tile][kKeyBlock]
-  const int slot = gpu.thread() % static_cast<int>(kKeyBlock);
-  const int group = gpu.thread() / static_cast<int>(kKeyBlock);
+  const int slot = gpu.thread() % kKeys;
+  const int group = gpu.thread() / kKeys;
   const int own = group * kQueries;  // the first of this thread's queries
   bring_block(gpu, kv.key(layer, work.source, work.first, 0), dim, keys);
   work.find(gpu, parts, tile, visible, queries);
   gpu.sync();
-  for (std::int32_t i = group; i < tile; i += gpu.threads() / static_cast<int>(kKeyBlock)) {
+  for (std::int32_t i = group; i < tile; i += gpu.threads() / kKeys) {
     copy_row(gpu, q.row(queries[i].row) + queries[i].head * dim, dim, i < work.queries, query + i * stride);
   }
   gpu.end_of_copies();
@@ -290,7 +293,7 @@ SPECDEC_DEVICE void weigh_block(const float* weights, const TileQuery* queries, 
                                 float (&to)[kQueries]) {
   float chain[kQueries][4] = {};
   SPECDEC_UNROLL_BY(4)
-  for (int s = 0; s < static_cast<int>(kKeyBlock); s += 4) {
+  for (int s = 0; s < kKeys; s += 4) {
     float value[4];
     SPECDEC_UNROLL
     for (float& of_slot : value) {
@@ -324,9 +327,9 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
   float* const weights = values + kKeyBlock * dim;                                 // [tile][kKeyBlock]
   auto* const queries = reinterpret_cast<TileQuery*>(weights + tile * kKeyBlock);  // [tile]
   float* const largest = reinterpret_cast<float*>(queries + tile);                 // [tile]
-  const int component = gpu.thread() % static_cast<int>(kKeyBlock);
-  const int group = gpu.thread() / static_cast<int>(kKeyBlock);
-  const int group_count = gpu.threads() / static_cast<int>(kKeyBlock);
+  const int component = gpu.thread() % kKeys;
+  const int group = gpu.thread() / kKeys;
+  const int group_count = gpu.threads() / kKeys;
   if (work.queries > 0) {
     bring_block(gpu, kv.value(layer, work.source, work.first), dim, values);
     work.find(gpu, parts, tile, visible, queries);
@@ -337,8 +340,7 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
   }
   gpu.sync();
   for (std::int32_t i = group; i < work.queries; i += group_count) {
-    copy_row(gpu, parts.scores + std::int64_t{queries[i].part} * kKeyBlock, static_cast<int>(kKeyBlock), true,
-             weights + i * kKeyBlock);
+    copy_row(gpu, parts.scores + std::int64_t{queries[i].part} * kKeyBlock, kKeys, true, weights + i * kKeyBlock);
   }
   gpu.end_of_copies();
   // All lanes of a warp look, with or without a query.
@@ -365,10 +367,10 @@ SPECDEC_DEVICE void attention_values(Gpu& gpu, KvView kv, std::int64_t layer, Vi
         (of[0] + of[kRowLanes]) + (of[2 * kRowLanes] + of[3 * kRowLanes]);
   }
   // Each group of threads has kQueries queries and kKeyBlock components of the values.
-  const int chunks = (dim + static_cast<int>(kKeyBlock) - 1) / static_cast<int>(kKeyBlock);
+  const int chunks = (dim + kKeys - 1) / kKeys;
   for (int share = group; share < chunks * (tile / kQueries); share += group_count) {
     const int first = share / chunks * kQueries;
-    const int i = share % chunks * static_cast<int>(kKeyBlock) + component;
+    const int i = share % chunks * kKeys + component;
     if (i >= dim || first >= work.queries) {
       continue;
     }
