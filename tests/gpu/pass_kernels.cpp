@@ -128,16 +128,12 @@ json time_pass_kernels() {
   fmt::print("\n{:<22} {:>4} {:>9}\n", "kernel", "rows", "us");
   PassKernels kernels({});
   PassKernels together({.key_blocks_together = 1 << 20});
-  PassKernels split({.key_blocks_together = 0});
   for (const std::int64_t rows : {1, 5, 9, 16}) {
     kernels.run(rows);
     together.attend("together", rows);
-    split.attend("split", rows);
   }
   json all = kernels.result();
-  for (PassKernels* const more : {&together, &split}) {
-    all.insert(all.end(), more->result().begin(), more->result().end());
-  }
+  all.insert(all.end(), together.result().begin(), together.result().end());
   return all;
 }
 

@@ -229,7 +229,7 @@ void expect_split_attention_of_the_cpu(Backend& gpu) {
       }
     }
   }
-  // Heads of which fewer queries at a time, and none, fit a block's memory.
+  // Wide heads, and heads of which no block of keys fits a block's memory.
   expect_attention(gpu, 256, 70, chain_of(20));
   expect_attention(gpu, 384, 70, chain_of(2));
   // Blocks of keys enough for every multiprocessor, and more than are merged at once: two, four and eight queries.

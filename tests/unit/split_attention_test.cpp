@@ -4,7 +4,7 @@
 
 #include "backend/cuda/kernels/split_attention_kernel.h"
 
-/// What the kernels of split attention are launched with. Their bits: GpuBackendTest.Attention*.
+/// What the kernels of split attention are launched with. Their bits: GpuBackendTest.*Attention*.
 namespace specdec::cuda {
 namespace {
 
@@ -19,6 +19,7 @@ void expect_shapes_that_fit() {
         ASSERT_EQ(scores.tile, scores.groups * kQueries);
         ASSERT_GE(scores.tiles * scores.tile, queries);
         ASSERT_LT((scores.tiles - 1) * scores.tile, queries) << "a tile without queries";
+        ASSERT_LT(scores.tiles * (scores.groups - 1) * kQueries, queries) << "fewer groups would do";
         ASSERT_EQ(values.tile, scores.tile);
         ASSERT_EQ(values.tiles, scores.tiles);
         for (const SplitShape& shape : {scores, values}) {

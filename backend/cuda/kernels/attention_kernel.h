@@ -35,6 +35,16 @@ inline std::size_t attention_shared_bytes(std::int64_t head_dim, std::int64_t at
   return static_cast<std::size_t>(2 * head_dim + at_once * (head_dim + 2 * kKeyBlock + 3) + kRowLanes) * sizeof(float);
 }
 
+/// The largest of what `lanes` neighbouring lanes have, a power of two of them; every one of them gets it.
+template <class Gpu>
+SPECDEC_DEVICE float largest_of_lanes(Gpu& gpu, float value, int lanes) {
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    const float other = gpu.shuffle(value, gpu.thread() % kWarp ^ half);
+    value = value < other ? other : value;
+  }
+  return value;
+}
+
 /// A query's chain of multiply-adds over a key whose components lie kKeyBlock apart.
 SPECDEC_DEVICE inline float score_of(const float* query, const float* key, std::int64_t dim) {
   float sum = 0;
@@ -114,11 +124,7 @@ SPECDEC_DEVICE void attention(Gpu& gpu, ConstRows q, KvView kv, std::int64_t lay
       slots[thread] = static_cast<std::int32_t>(slot);
       score = score_of(query, kv.key(layer, source, slot, 0), dim) * scale;
     }
-    float of_warp = score;
-    for (int half = kWarp / 2; half > 0; half /= 2) {
-      const float other = gpu.shuffle(of_warp, thread % kWarp ^ half);
-      of_warp = of_warp < other ? other : of_warp;
-    }
+    const float of_warp = largest_of_lanes(gpu, score, kWarp);
     if (thread % kWarp == 0) {
       highest[thread / kWarp] = of_warp;
     }

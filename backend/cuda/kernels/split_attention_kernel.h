@@ -9,7 +9,7 @@
 #include "backend/elementary.h"
 #include "backend/tensor.h"
 
-/// Attention over a long cache: blocks of keys are worked on side by side, each read once for all rows and all query heads that share its KV head. The
+/// Attention whose blocks of keys are worked on side by side, each read for a tile of the queries that share its KV head, all of them where keys are many. The
 /// bits are those of attention() (attention_kernel.h), which takes blocks one after another: what a block adds depends on those before it only through the
 /// largest score so far, and a maximum is the same in any order. Three kernels: scores, weighted values of each block, and the blocks' sum in their
 /// order. For chains; rows of a tree see slots of their own.
@@ -28,7 +28,7 @@ constexpr int queries_of_thread(std::int64_t queries, std::int64_t key_blocks) {
   }
   return queries <= 8 ? 2 : queries <= 32 ? 4 : 8;
 }
-/// Groups of kKeyBlock threads in a block of threads, at most.
+/// Groups of kKeyBlock threads in a block of threads, at most: eight queries take more registers, and several blocks on a multiprocessor hide each other's waits.
 template <int kQueries>
 inline constexpr std::int64_t kSplitGroups = kQueries == 8 ? 4 : 8;
 
@@ -203,11 +203,7 @@ SPECDEC_DEVICE float largest_of(Gpu& gpu, int lanes, std::int64_t count, const V
   in_batches<4>(
       share_of(count, lane, lanes), [&](int i) { return value(lane + i * lanes); },
       [&](int, float next) { largest = largest < next ? next : largest; });
-  for (int half = lanes / 2; half > 0; half /= 2) {
-    const float other = gpu.shuffle(largest, gpu.thread() % kWarp ^ half);
-    largest = largest < other ? other : largest;
-  }
-  return largest;
+  return largest_of_lanes(gpu, largest, lanes);
 }
 
 /// A key's scores with kQueries queries, which lie `stride` floats apart: one chain of multiply-adds each, as score_of().
