@@ -1,7 +1,9 @@
 #include "runtime/statistics.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "backend/error.h"
 
@@ -52,6 +54,13 @@ double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+double median_ratio(const std::vector<double>& numerators, const std::vector<double>& denominators) {
+  check(numerators.size() == denominators.size(), "ratios of as many values on either side");
+  std::vector<double> ratios(numerators.size());
+  std::ranges::transform(numerators, denominators, ratios.begin(), std::divides());
+  return median(std::move(ratios));
 }
 
 double midmean(const std::vector<double>& values) { return weighted(values, shares_between(values, 0.25, 0.75)); }

@@ -131,7 +131,7 @@ class Bench:
         if "rows" not in groups:
             return
         for rows in figures.ROWS:
-            over = [of.ms[rows] / of.ms[1] for of in a]
+            over = [of.over_one[rows] for of in a]
             line = figures.row(f"{rows} rows over one", name, "x", over, [of[rows] / of[1] for _, of in b] if batched else None)
             if name == "llama-1.1b":
                 self.unjudged.append(functools.partial(self.hold_rows_against_the_roof, line, rows, statistics.median(of.ms[rows] for of in a),

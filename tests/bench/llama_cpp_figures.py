@@ -39,14 +39,16 @@ def read(program, text):
 class Passes(typing.NamedTuple):
     bytes: int  # a pass
     ms: dict  # {rows: ms}
+    over_one: dict  # {rows: times one row in turns with it}
     of_read: float  # one row's share of the plain read in turns with it
     over_roofline: dict  # {rows: times the roofline in turns with it}, None where there is none
 
 
 def of_pass_bench(found):
     rows = found["rows"]
-    return Passes(bytes=found["bytes"], ms={row["rows"]: row["ms"] for row in rows}, of_read=1 / found["one_row_over_plain_read"],
-                  over_roofline={row["rows"]: row["roofline_ms"] and row["ms"] / row["roofline_ms"] for row in rows})
+    return Passes(bytes=found["bytes"], ms={row["rows"]: row["ms"] for row in rows},
+                  over_one={row["rows"]: row["over_one_row"] for row in rows}, of_read=1 / found["one_row_over_plain_read"],
+                  over_roofline={row["rows"]: row["over_roofline"] for row in rows})
 
 
 def of_llama_bench(text):

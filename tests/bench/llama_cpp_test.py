@@ -81,8 +81,9 @@ class Output(unittest.TestCase):
             figures.of_speculation(SPECULATION.replace("decoded", "encoded"))
 
     def test_ours(self):
-        self.assertEqual(figures.of_pass_bench({"bytes": 8, "one_row_over_plain_read": 1.25, "rows": [{"rows": 1, "ms": 2.5, "roofline_ms": 2}, {"rows": 5, "ms": 3, "roofline_ms": None}]}),
-                         figures.Passes(bytes=8, ms={1: 2.5, 5: 3}, of_read=0.8, over_roofline={1: 1.25, 5: None}))
+        self.assertEqual(figures.of_pass_bench({"bytes": 8, "one_row_over_plain_read": 1.25, "rows": [
+            {"rows": 1, "ms": 2.5, "over_one_row": 1, "roofline_ms": 2, "over_roofline": 1.2}, {"rows": 5, "ms": 3, "over_one_row": 1.3, "roofline_ms": None, "over_roofline": None}]}),
+                         figures.Passes(bytes=8, ms={1: 2.5, 5: 3}, over_one={1: 1, 5: 1.3}, of_read=0.8, over_roofline={1: 1.2, 5: None}))
         found = figures.of_specdec_dist(dist(), "speculative")
         self.assertEqual(found, {"ms": 0.5, "tokens_per_second": 2000, "ttft_ms": 7, "texts": ["a", "b"], "accepted": 0.75})
         self.assertIsNone(figures.of_specdec_dist(dist(drafted=0), "speculative")["accepted"])

@@ -3,7 +3,7 @@
 // Method: the matrices of a whole model are packed; a pass multiplies by each once, in order, on one activation, as a forward
 // pass does, so weights come from where a forward pass finds them (L3 for the shipped model, DRAM for the large shape). Passes of
 // all row counts, a plain read of the same weights and their rooflines (roofs.h) take turns within a repetition, so that a change of clock or a busy
-// neighbour falls on all alike, and so does another type of weights (--beside); the table shows medians over repetitions. "/ 1 row" is the paper's cost of scoring; "/ read"
+// neighbour falls on all alike, and so does another type of weights (--beside); the table shows medians over repetitions, of times and of ratios within one. "/ 1 row" is the paper's cost of scoring; "/ read"
 // compares with adding up the same bytes with plain vector loads, "/ roofline" with as many products besides, from registers. Ratios are comparable between machines, times are not.
 #include <fmt/ranges.h>
 
@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <random>
 #include <ranges>
 #include <string>
@@ -21,7 +20,7 @@
 
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/matmul_kernel.h"
-#include "parallel/latency.h"
+#include "runtime/statistics.h"
 #include "tests/bench/roofs.h"
 
 namespace specdec {
@@ -111,10 +110,10 @@ class Model {
   std::vector<float> y_;
 };
 
-double milliseconds(auto&& work) {
+double seconds_of(auto&& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 struct Subject {
@@ -130,19 +129,19 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
   for (const Subject& subject : subjects) {
     models.push_back(std::make_unique<Model>(shapes, subject.dtype, *subject.kernel, pool.size()));
   }
-  std::vector<std::vector<std::vector<double>>> times(models.size());
+  std::vector<std::vector<std::vector<double>>> seconds(models.size());
   std::vector<Roofs> roofs;
   for (std::size_t m = 0; m < models.size(); ++m) {
-    times[m].resize(row_counts.size());
+    seconds[m].resize(row_counts.size());
     roofs.emplace_back(subjects[m].dtype, row_counts);
   }
   constexpr int kWarmUp = 3;
   for (int repetition = -kWarmUp; repetition < repetitions; ++repetition) {
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
       for (std::size_t m = 0; m < models.size(); ++m) {
-        const double time = milliseconds([&] { models[m]->pass(row_counts[i], pool); });
+        const double time = seconds_of([&] { models[m]->pass(row_counts[i], pool); });
         if (repetition >= 0) {
-          times[m][i].push_back(time);
+          seconds[m][i].push_back(time);
         }
       }
     }
@@ -155,8 +154,8 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
     }
   }
   for (std::size_t m = 0; m < models.size(); ++m) {
-    const double read = roofs[m].read_seconds() * 1e3;
-    const double one = summarise(times[m].front()).p50;
+    const std::vector<double>& reads = roofs[m].read_seconds();
+    const double read = median(reads) * 1e3;
     fmt::print("\n{}, {}, {:.1f} MB; plain read {:.3f} ms, {:.1f} GB/s\n", name, subjects[m].name,
                models[m]->megabytes(), read, models[m]->megabytes() / read);
     const std::string beside = fmt::format("/ {}", subjects.front().name);
@@ -164,12 +163,14 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
     fmt::print("{:>5} {:>10} {:>9} {:>9}{}{}\n", "rows", "ms", "/ 1 row", "/ read",
                has_roofline ? fmt::format(" {:>10}", "/ roofline") : "", m > 0 ? fmt::format(" {:>9}", beside) : "");
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
-      const double time = summarise(times[m][i]).p50;
-      const std::optional<double> roofline = roofs[m].roofline_seconds(i);
-      const std::string over_roofline = roofline ? fmt::format("{:.3f}", time * 1e-3 / *roofline) : "-";
-      fmt::print("{:>5} {:>10.3f} {:>9.2f} {:>9.2f}{}{}\n", row_counts[i], time, time / one, time / read,
+      const std::vector<double>& of_rows = seconds[m][i];
+      const std::vector<double>* const roofline = roofs[m].roofline_seconds(i);
+      const std::string over_roofline =
+          roofline != nullptr ? fmt::format("{:.3f}", median_ratio(of_rows, *roofline)) : "-";
+      fmt::print("{:>5} {:>10.3f} {:>9.2f} {:>9.2f}{}{}\n", row_counts[i], median(of_rows) * 1e3,
+                 median_ratio(of_rows, seconds[m].front()), median_ratio(of_rows, reads),
                  has_roofline ? fmt::format(" {:>10}", over_roofline) : "",
-                 m > 0 ? fmt::format(" {:>9.2f}", time / summarise(times.front()[i]).p50) : "");
+                 m > 0 ? fmt::format(" {:>9.2f}", median_ratio(of_rows, seconds.front()[i])) : "");
     }
   }
 }

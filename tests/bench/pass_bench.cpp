@@ -3,7 +3,8 @@
 ///   pass_bench [--model DIR] [--weights random] [--dtype bf16] [--backend cpu] [--threads 1] [--context 128] [--repeats 60] [--where] [--json F]
 ///
 /// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
-/// figure is that of one pass after `context` committed tokens, rolled back afterwards. Printed are medians and their ratios to one row. The plain read
+/// figure is that of one pass after `context` committed tokens, rolled back afterwards. Printed are medians of the times and medians of the
+/// ratios of times of the same repeat, which a machine that changes its pace on the way changes less. The plain read
 /// sums the very weights that the pass reads, on as many threads, in the same turns; of bf16 weights, where there is AVX-512, the roofline of so many rows
 /// reads them too and adds as many products as the pass does, from registers (roofs.h): memory is not always equally quick. Each is the best of several
 /// ways, chosen in the warm-up. With another backend than cpu the plain read is what --read-gbps says, and otherwise not there. On a device a pass ends when the
@@ -31,11 +32,11 @@
 #include "backend/forwarding_backend.h"
 #include "models/random_tensors.h"
 #include "models/transformer.h"
-#include "parallel/latency.h"
 #include "parallel/self_communicator.h"
 #include "runtime/clock.h"
 #include "runtime/config.h"
 #include "runtime/nullable.h"
+#include "runtime/statistics.h"
 #include "runtime/whole_file.h"
 #include "tests/bench/measured_backend.h"
 #include "tests/bench/roofs.h"
@@ -192,12 +193,15 @@ void run(const Options& options) {
     }
   }
 
-  const double one = summarise(seconds[0]).p50;
+  const std::vector<double>& one = seconds.front();
   std::optional<double> read;
+  std::optional<double> one_over_read;
   if (options.read_gbps) {
     read = static_cast<double>(bytes) / (*options.read_gbps * 1e9);
+    one_over_read = median(one) / *read;
   } else if (reads) {
-    read = roofs.read_seconds();
+    read = median(roofs.read_seconds());
+    one_over_read = median_ratio(one, roofs.read_seconds());
   }
   nlohmann::json result{{"model", options.model},
                         {"backend", backend->description()},
@@ -205,28 +209,33 @@ void run(const Options& options) {
                         {"bytes", bytes},
                         {"weights", options.random ? label_of(choice) : "checkpoint"},
                         {"plain_read_ms", nullable(read, 1e3)},
-                        {"one_row_over_plain_read", read ? nlohmann::json(one / *read) : nlohmann::json()},
+                        {"one_row_over_plain_read", nullable(one_over_read)},
                         {"rows", nlohmann::json::array()}};
   fmt::print("{}: {}, {} after {} tokens of context{}{}\n", std::filesystem::path(options.model).filename().string(),
              backend->description(), options.dtype, options.context, options.random ? ", " : "", label_of(choice));
   const bool has_roofline = reads && roofs.any_roofline();
   fmt::print("{:>5} {:>10} {:>12}{}\n", "rows", "ms", "over 1 row", has_roofline ? "  roofline ms  over it" : "");
   for (std::size_t i = 0; i < row_counts.size(); ++i) {
-    const double time = summarise(seconds[i]).p50;
+    const double time = median(seconds[i]);
+    const double over_one = median_ratio(seconds[i], one);
     std::optional<double> roofline;
-    if (has_roofline) {
-      roofline = roofs.roofline_seconds(i);
+    std::optional<double> over_roofline;
+    if (const std::vector<double>* const of_rows = has_roofline ? roofs.roofline_seconds(i) : nullptr) {
+      roofline = median(*of_rows);
+      over_roofline = median_ratio(seconds[i], *of_rows);
     }
-    fmt::print("{:>5} {:>10.3f} {:>12.2f}{}\n", row_counts[i], time * 1e3, time / one,
-               roofline ? fmt::format(" {:>12.3f} {:>8.3f}", *roofline * 1e3, time / *roofline) : "");
+    fmt::print("{:>5} {:>10.3f} {:>12.2f}{}\n", row_counts[i], time * 1e3, over_one,
+               roofline ? fmt::format(" {:>12.3f} {:>8.3f}", *roofline * 1e3, *over_roofline) : "");
     result["rows"].push_back({{"rows", row_counts[i]},
                               {"ms", time * 1e3},
-                              {"over_one_row", time / one},
-                              {"roofline_ms", nullable(roofline, 1e3)}});
+                              {"over_one_row", over_one},
+                              {"roofline_ms", nullable(roofline, 1e3)},
+                              {"over_roofline", nullable(over_roofline)}});
   }
   if (read) {
     fmt::print("plain read of {:.1f} MB: {:.3f} ms ({:.1f} GB/s); one row over it: {:.2f}\n",
-               static_cast<double>(bytes) * 1e-6, *read * 1e3, static_cast<double>(bytes) / *read * 1e-9, one / *read);
+               static_cast<double>(bytes) * 1e-6, *read * 1e3, static_cast<double>(bytes) / *read * 1e-9,
+               *one_over_read);
   }
   for (std::size_t i = 0; measured != nullptr && i < row_counts.size(); ++i) {
     result["rows"][i]["operations"] =

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "backend/error.h"
-#include "parallel/latency.h"
 #include "runtime/clock.h"
+#include "runtime/statistics.h"
 
 namespace specdec {
 namespace {
@@ -175,8 +175,6 @@ constexpr auto ways_by_rows(std::integer_sequence<int, kRows...> /*rows*/) {
   return std::array{&ways_to_score_rows<kRows + 1>...};
 }
 
-double median(const std::vector<double>& seconds) { return summarise(seconds).p50; }
-
 bool has_avx512() { return __builtin_cpu_supports("avx512f") != 0; }
 
 /// Binds the calling thread to one of `cores`, where there are as many.
@@ -276,7 +274,9 @@ void Roofs::measure(RoofTeam& team, std::span<const Words> weights) {
 void Roofs::choose() {
   const auto choose = [](Roof& roof) {
     if (roof.ways.empty()) return;
-    const auto best = std::ranges::min_element(roof.seconds, {}, &median) - roof.seconds.begin();
+    const auto best =
+        std::ranges::min_element(roof.seconds, {}, [](const std::vector<double>& of) { return median(of); }) -
+        roof.seconds.begin();
     roof.ways = {roof.ways[static_cast<std::size_t>(best)]};
     roof.seconds.assign(1, {});
   };
@@ -288,11 +288,9 @@ bool Roofs::any_roofline() const {
   return std::ranges::any_of(of_rows_, [](const Roof& roof) { return !roof.ways.empty(); });
 }
 
-double Roofs::read_seconds() const { return median(read_.seconds.front()); }
-
-std::optional<double> Roofs::roofline_seconds(std::size_t row_count) const {
+const std::vector<double>* Roofs::roofline_seconds(std::size_t row_count) const {
   const Roof& roof = of_rows_[row_count];
-  return roof.ways.empty() ? std::nullopt : std::optional(median(roof.seconds.front()));
+  return roof.ways.empty() ? nullptr : &roof.seconds.front();
 }
 
 }  // namespace specdec

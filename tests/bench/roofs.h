@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,9 +66,9 @@ class Roofs {
   void choose();
 
   bool any_roofline() const;
-  /// Medians.
-  double read_seconds() const;
-  std::optional<double> roofline_seconds(std::size_t row_count) const;
+  /// Of the best way, each time that it was measured, in order; null for a row count without a roofline.
+  const std::vector<double>& read_seconds() const { return read_.seconds.front(); }
+  const std::vector<double>* roofline_seconds(std::size_t row_count) const;
 
  private:
   struct Roof {

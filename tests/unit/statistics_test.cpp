@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "backend/error.h"
+
 namespace specdec {
 namespace {
 
@@ -32,6 +34,13 @@ TEST(Statistics, WhatBelongsToValuesIsAveragedOverTheSameOfThem) {
 TEST(Statistics, TheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 9}), 3);
+}
+
+/// Twice as slow from the third turn on, both sides: the medians are 12 and 20.
+TEST(Statistics, RatiosOfWhatBelongsTogetherDoNotSeeAChangeOfPace) {
+  EXPECT_EQ(median_ratio({11, 11, 22, 22, 12}, {10, 10, 20, 20, 20}), 1.1);
+  EXPECT_THROW(median_ratio({1, 2}, {1}), Error);
+  EXPECT_THROW(median_ratio({}, {}), Error);
 }
 
 }  // namespace
