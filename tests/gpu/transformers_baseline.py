@@ -41,7 +41,7 @@ def summary(about, size, seconds, read_seconds, read_gbps=None):
     read = statistics.median(read_seconds)
     given = read_gbps is not None and size / (read_gbps * 1e9) < read
     read = size / (read_gbps * 1e9) if given else read
-    rows = [{"rows": count, "ms": median * 1e3, "over_one_row": median / one, "roofline_ms": None, "GBps": size / median * 1e-9,
+    rows = [{"rows": count, "ms": median * 1e3, "over_one_row": median / one, "roofline_ms": None, "over_roofline": None, "GBps": size / median * 1e-9,
              "share_of_read": read / median}
             for count, median in ((count, statistics.median(seconds[count])) for count in sorted(seconds))]
     return {**about, "bytes": size, "plain_read_ms": read * 1e3, "plain_read_by": "--read-gbps" if given else "torch.sum",
