@@ -22,8 +22,8 @@ std::optional<Percentiles> percentiles(std::vector<Weighted> values);
 /// Of values that are not empty; the mean of the two middle ones of an even number.
 double median(std::vector<double> values);
 
-/// The median of the ratios of values that belong to each other, place by place, as many on either side: of times that were taken in turns. A machine that changes its pace between turns changes it less than
-/// the ratio of the two medians.
+/// The median of the ratios of values that belong together place by place, as many on either side and not none: of times taken in turns, since a machine's pace may change between turns, and the two
+/// medians may then be of different ones.
 double median_ratio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 
 /// The mean of the middle half of values that are not empty, a quarter cut off at either end, of a number that 4 does not divide in part: as deaf as a median to a few that are far

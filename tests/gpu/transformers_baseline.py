@@ -35,17 +35,22 @@ def rotated(count, repeat):
     return [(i + repeat) % count for i in range(count)]
 
 
+def median_ratio(numerators, denominators):
+    """Of times that were taken in turns: repeat by repeat, as pass_bench has them."""
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
+
+
 def summary(about, size, seconds, read_seconds, read_gbps=None):
     """pass_bench's object, from {rows: [seconds]}, seconds of reading `size` bytes, and what to say beside. Rows are those of one way."""
-    one = statistics.median(seconds[1])
+    one = seconds[1]
     read = statistics.median(read_seconds)
     given = read_gbps is not None and size / (read_gbps * 1e9) < read
     read = size / (read_gbps * 1e9) if given else read
-    rows = [{"rows": count, "ms": median * 1e3, "over_one_row": median / one, "roofline_ms": None, "over_roofline": None, "GBps": size / median * 1e-9,
+    rows = [{"rows": count, "ms": median * 1e3, "over_one_row": median_ratio(seconds[count], one), "roofline_ms": None, "over_roofline": None, "GBps": size / median * 1e-9,
              "share_of_read": read / median}
             for count, median in ((count, statistics.median(seconds[count])) for count in sorted(seconds))]
     return {**about, "bytes": size, "plain_read_ms": read * 1e3, "plain_read_by": "--read-gbps" if given else "torch.sum",
-            "one_row_over_plain_read": one / read, "rows": rows}
+            "one_row_over_plain_read": statistics.median(one) / read if given else median_ratio(one, read_seconds), "rows": rows}
 
 
 def table(result):

@@ -44,6 +44,13 @@ class Arithmetic(unittest.TestCase):
         self.assertAlmostEqual(result["one_row_over_plain_read"], 2)
         self.assertEqual(result["plain_read_by"], "torch.sum")
 
+    def test_a_change_of_pace_between_turns_changes_no_ratio(self):
+        """Half as fast from the middle of the third turn on, the read once more as fast in the fifth."""
+        result = baseline.summary(ABOUT, SIZE, {1: [4, 4, 8, 8, 8], 16: [6, 6, 6, 12, 12]}, [2, 2, 4, 4, 2])
+        self.assertEqual([row["over_one_row"] for row in result["rows"]], [1, 1.5])
+        self.assertEqual(result["one_row_over_plain_read"], 2)
+        self.assertEqual(baseline.summary(ABOUT, SIZE, {1: [4, 4, 8]}, [2, 2, 2], read_gbps=SIZE / 1e9)["one_row_over_plain_read"], 4)
+
     def test_the_faster_read_counts(self):
         faster = baseline.summary(ABOUT, SIZE, SECONDS, READ, read_gbps=8)
         self.assertAlmostEqual(faster["plain_read_ms"], 1)
