@@ -114,7 +114,7 @@ struct Dot : Reads {
 
 }  // namespace
 
-const MatmulKernel kMatmulVdpbf16 = SkinnyMatmul<Dot<WideFewStreams>>::kernel();
+const MatmulKernel kMatmulVdpbf16 = SkinnyMatmul<Dot<WideTwoSteps>>::kernel();
 const MatmulKernel kMatmulVdpbf16OneStream = SkinnyMatmul<Dot<WideOneStream>>::kernel();
 
 }  // namespace specdec

@@ -39,6 +39,16 @@ struct WideFewStreams : Wide {
   }
 };
 
+/// Of products that wait for memory a little less than they multiply: what is asked for far ahead comes into the second cache, and the next lines of each panel from there into the first
+/// before they are multiplied with. Of weights that the third cache has this gains nothing, and costs three rows of two threads a quarter.
+struct WideTwoSteps : WideFewStreams {
+  static constexpr Asks asks(int rows, int panels, bool from_memory) {
+    if (!from_memory) return WideFewStreams::asks(rows, panels, from_memory);
+    if (panels == kMostPanels) return {.ahead = 1536, .into = 2, .near = 256};
+    return {.ahead = 16384 / panels, .into = 2, .near = 2048 / panels};
+  }
+};
+
 /// For CPUs of which has_fast_single_stream(): from memory one panel alone is read at the memory's speed, which of several each next one lowers. From farther ahead the more rows there
 /// are, since a step of theirs takes as long; from 12 rows on it is their sums that are waited for.
 struct WideOneStream : WideFewStreams {
