@@ -39,13 +39,13 @@ struct WideFewStreams : Wide {
   }
 };
 
-/// Of products that wait for memory a little less than they multiply: what is asked for far ahead comes into the second cache, and the next lines of each panel from there into the first
-/// before they are multiplied with. Of weights that the third cache has this gains nothing, and costs three rows of two threads a quarter.
+/// For products that wait for memory nearly as long as they multiply: what is asked for from afar comes into the second cache, and the next lines of each panel from there into the first one.
+/// One row has nothing to wait for but memory, and weights that the third cache has gain nothing by it.
 struct WideTwoSteps : WideFewStreams {
-  /// No gain on one chiplet and two hundredths of sixteen rows on two; five and nine rows of weights in the cache take less by as much and more (docs/kernels.md, "Threads of a rank").
+  /// What another thread packed comes slowly where that is on another chiplet (docs/kernels.md, "Threads of a rank").
   static constexpr bool kEachPacks = true;
   static constexpr Asks asks(int rows, int panels, bool from_memory) {
-    if (!from_memory) return WideFewStreams::asks(rows, panels, from_memory);
+    if (!from_memory || rows == 1) return WideFewStreams::asks(rows, panels, from_memory);
     if (panels == kMostPanels) return {.ahead = 1536, .into = 2, .near = 256};
     return {.ahead = 16384 / panels, .into = 2, .near = 2048 / panels};
   }
