@@ -141,7 +141,6 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
   const int threads = threads_for(panels * weight.panel_bytes(), pool);
   const std::size_t place_bytes = scratch_bytes(weight);
   const int places = places_for(weight, pool.size());
-  const bool each_packs = threads <= places;
   check(scratch.bytes() >= place_bytes * static_cast<std::size_t>(places),
         "matmul: the scratch was shown this weight, for such a team");
   const auto [next, from_memory] = scratch.turn_of(weight);
@@ -149,6 +148,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
+    const bool each_packs = threads <= places && blocks == 1;
     const Packing packing = {weight, x.slice_rows(first, rows), blocks};
     if (!each_packs) packing.by_all(scratch.data(), pool);
     const auto place = [&](int thread) {

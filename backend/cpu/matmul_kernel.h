@@ -63,8 +63,8 @@ struct MatmulKernel {
   std::int64_t x_group_bytes = 0;
   /// Rows of a block.
   std::int64_t max_rows;
-  /// Each thread packs x for itself: what another one packed has to come from its core, and the place where it lies must be had back from all who read it before the next
-  /// rows are packed there (docs/kernels.md, "Threads of a rank").
+  /// Each thread packs a single block of rows for itself: what another one packed has to come from its core, and the place where it lies must be had back from all who read it before the next
+  /// rows are packed there. Of several blocks to pack them all takes longer than that (docs/kernels.md, "Threads of a rank").
   bool each_packs = false;
 };
 
