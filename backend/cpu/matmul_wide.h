@@ -40,7 +40,7 @@ struct WideFewStreams : Wide {
 };
 
 /// For products that wait for memory nearly as long as they multiply: what is asked for from afar comes into the second cache, and the next lines of each panel from there into the first one.
-/// One row has nothing to wait for but memory, and weights that the third cache has gain nothing by it.
+/// One row has nothing to wait for but memory, and weights that the third cache has gain nothing by it (docs/kernels.md, "AVX-512 BF16").
 struct WideTwoSteps : WideFewStreams {
   /// What another thread packed comes slowly where that is on another chiplet (docs/kernels.md, "Threads of a rank").
   static constexpr bool kEachPacks = true;
