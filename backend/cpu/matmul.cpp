@@ -9,7 +9,7 @@
 namespace specdec {
 namespace {
 
-/// Rows that share one reading of the weights from memory; bounds the scratch.
+/// Rows that share one reading of the weights from memory; bounds what all threads pack.
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
@@ -29,13 +29,25 @@ std::int64_t packed_row_bytes(const CpuPackedLinear& weight) {
   return packed_bytes(weight.kernel(), weight.steps(), weight.groups());
 }
 
-std::size_t scratch_bytes(const CpuPackedLinear& weight) {
+/// Of the one packed x that all threads read.
+std::size_t shared_bytes(const CpuPackedLinear& weight) {
   return static_cast<std::size_t>(kBlockRows * packed_row_bytes(weight));
 }
 
-/// How many packed x there are room for: one for each thread of the team, or one that all read.
-int places_for(const CpuPackedLinear& weight, int team) {
-  return weight.kernel().each_packs && weight.panel_count() >= kPanelsPerPacking * team ? team : 1;
+/// Of a thread's own, which is a single block of rows; they begin on lines of their own.
+std::size_t own_bytes(const CpuPackedLinear& weight) {
+  const std::size_t bytes = static_cast<std::size_t>(weight.kernel().max_rows * packed_row_bytes(weight));
+  return (bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
+}
+
+/// Whether each thread of a team may pack for itself.
+bool each_may_pack(const CpuPackedLinear& weight, int team) {
+  return weight.kernel().each_packs && weight.panel_count() >= kPanelsPerPacking * team;
+}
+
+std::size_t scratch_bytes(const CpuPackedLinear& weight, int team) {
+  const std::size_t own = each_may_pack(weight, team) ? own_bytes(weight) * static_cast<std::size_t>(team) : 0;
+  return std::max(shared_bytes(weight), own);
 }
 
 /// Rows in blocks, in the order that MatmulJob::x states.
@@ -85,7 +97,10 @@ const MatmulKernel& bf16_of_avx512_bf16() {
   return has_fast_single_stream() ? kMatmulVdpbf16OneStream : has_fast_vdpbf16ps() ? kMatmulVdpbf16 : kMatmulAvx512Bf16;
 }
 
-const MatmulKernel& int8_of_avx512() { return has_avx512_vnni() ? kMatmulVnniInt8 : kMatmulAvx512Int8; }
+const MatmulKernel& int8_of_avx512() {
+  const bool is_zen4 = has_fast_vdpbf16ps() && !has_fast_single_stream();
+  return !has_avx512_vnni() ? kMatmulAvx512Int8 : is_zen4 ? kMatmulVnniInt8TwoSteps : kMatmulVnniInt8;
+}
 
 }  // namespace
 
@@ -109,7 +124,7 @@ const MatmulKernel& matmul_kernel(Isa isa, DType dtype) {
 }
 
 void MatmulScratch::reserve(const CpuPackedLinear& weight, int team) {
-  const std::size_t needed = scratch_bytes(weight) * static_cast<std::size_t>(places_for(weight, team));
+  const std::size_t needed = scratch_bytes(weight, team);
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
@@ -139,16 +154,16 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
   const std::int64_t max_rows = weight.kernel().max_rows;
   const std::int64_t panels = weight.panel_count();
   const int threads = threads_for(panels * weight.panel_bytes(), pool);
-  const std::size_t place_bytes = scratch_bytes(weight);
-  const int places = places_for(weight, pool.size());
-  check(scratch.bytes() >= place_bytes * static_cast<std::size_t>(places),
+  const std::size_t place_bytes = own_bytes(weight);
+  const bool may_each_pack = each_may_pack(weight, pool.size());
+  check(scratch.bytes() >= scratch_bytes(weight, pool.size()),
         "matmul: the scratch was shown this weight, for such a team");
   const auto [next, from_memory] = scratch.turn_of(weight);
   const int next_threads = threads_for(next.count * next.bytes, pool);
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
-    const bool each_packs = threads <= places && blocks == 1;
+    const bool each_packs = blocks == 1 && (threads == 1 || may_each_pack);
     const Packing packing = {weight, x.slice_rows(first, rows), blocks};
     if (!each_packs) packing.by_all(scratch.data(), pool);
     const auto place = [&](int thread) {

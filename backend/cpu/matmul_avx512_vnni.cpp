@@ -23,8 +23,19 @@ struct WideInt8Fours : WideInt8 {
   static Dots multiply_add(Dots sum, Weights weights, Input input) { return _mm512_dpbusd_epi32(sum, weights, input); }
 };
 
+/// For Zen 4. One stream of half as many bytes a product is not read ahead of far enough by the core itself; from three rows on what comes from afar first goes into the second cache, since the
+/// first one has no room for it beside inputs and sums (docs/kernels.md, "int8").
+struct WideInt8TwoSteps : WideInt8Fours {
+  static constexpr Asks asks(int rows, int panels, bool from_memory) {
+    if (!from_memory) return WideInt8Fours::asks(rows, panels, from_memory);
+    if (rows < 3) return {.ahead = 8192, .page_starts = 16384};
+    return {.ahead = 16384, .into = 2, .page_starts = 32768, .near = 4096};
+  }
+};
+
 }  // namespace
 
 const MatmulKernel kMatmulVnniInt8 = make_int8_kernel<WideInt8Fours>();
+const MatmulKernel kMatmulVnniInt8TwoSteps = make_int8_kernel<WideInt8TwoSteps>();
 
 }  // namespace specdec

@@ -81,8 +81,9 @@ extern const MatmulKernel kMatmulAmxBf16;
 extern const MatmulKernel kMatmulScalarInt8;
 extern const MatmulKernel kMatmulAvx2Int8;
 extern const MatmulKernel kMatmulAvx512Int8;
-extern const MatmulKernel kMatmulVnniInt8;  ///< for CPUs with AVX-512 of which has_avx512_vnni()
-extern const MatmulKernel kMatmulAmxInt8;   ///< for CPUs with AMX of which has_amx_int8()
+extern const MatmulKernel kMatmulVnniInt8;          ///< for CPUs with AVX-512 of which has_avx512_vnni()
+extern const MatmulKernel kMatmulVnniInt8TwoSteps;  ///< for Zen 4 among them
+extern const MatmulKernel kMatmulAmxInt8;           ///< for CPUs with AMX of which has_amx_int8()
 
 /// The fastest kernel for weights of `dtype` (kF32, kBF16 or kInt8). The caller has made sure that this CPU has `isa`.
 const MatmulKernel& matmul_kernel(Isa isa, DType dtype);

@@ -188,7 +188,10 @@ std::vector<Subject> subjects_of(Isa isa) {
   }
   if (isa >= Isa::kAvx512) {
     subjects.push_back({"int8-maddubs", DType::kInt8, &kMatmulAvx512Int8});
-    if (has_avx512_vnni()) subjects.push_back({"int8-vnni", DType::kInt8, &kMatmulVnniInt8});
+    if (has_avx512_vnni()) {
+      subjects.push_back({"int8-vnni", DType::kInt8, &kMatmulVnniInt8});
+      subjects.push_back({"int8-vnni-two-steps", DType::kInt8, &kMatmulVnniInt8TwoSteps});
+    }
     if (isa >= Isa::kAmxBf16 && has_amx_int8()) subjects.push_back({"int8-amx", DType::kInt8, &kMatmulAmxInt8});
   }
   return subjects;
@@ -202,16 +205,17 @@ int main(int argc, char** argv) {
   CLI::App app("Time of a pass over a model's matrices for 1 to 64 rows, in ratios");
   std::string isa_name(name_of(detect_isa()));
   std::string weights = "bf16";
-  std::string beside;
+  std::vector<std::string> beside;
   std::string shapes = "both";
   int threads = 1;
   int repetitions = 15;
   app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
   app.add_option("--dtype", weights,
                  "type of the weights: bf16, f32 or int8; by name with avx512_bf16 bf16-widened, bf16-vdpbf16ps or "
-                 "bf16-vdpbf16ps-one-stream, with AVX-512 int8-maddubs or int8-vnni, with AMX int8-amx")
+                 "bf16-vdpbf16ps-one-stream, with AVX-512 int8-maddubs, int8-vnni or "
+                 "int8-vnni-two-steps, with AMX int8-amx")
       ->capture_default_str();
-  app.add_option("--beside", beside, "another one, which takes turns with it");
+  app.add_option("--beside", beside, "others, which take turns with it");
   app.add_option("--shapes", shapes, "which model")
       ->check(CLI::IsMember({"shipped", "large", "both"}))
       ->capture_default_str();
@@ -225,8 +229,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::vector<Subject> subjects;
-  for (const auto& [option, name] : {std::pair("--dtype", weights), std::pair("--beside", beside)}) {
-    if (name.empty()) continue;
+  std::vector<std::pair<std::string, std::string>> named = {{"--dtype", weights}};
+  for (const std::string& name : beside) named.emplace_back("--beside", name);
+  for (const auto& [option, name] : named) {
     const std::vector<Subject> known = subjects_of(*isa);
     const auto found = std::find_if(known.begin(), known.end(), [&](const Subject& one) { return one.name == name; });
     if (found == known.end()) {

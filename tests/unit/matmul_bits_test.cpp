@@ -84,18 +84,22 @@ TEST_F(MatmulBits, ThreadsChangeNothing) {
 }
 
 TEST_F(MatmulBits, ScratchForFewerThreadsIsRefused) {
-  const Weight weight(16 * 16, 512, 1);
+  // A thread's own rows are fewer than those that all read, so that it takes more than one to need more room.
+  constexpr int kTeam = 9;
+  constexpr std::int64_t kWide = 16 * 8 * kTeam;
+  const Weight weight(kWide, 512, 1);
   MatmulKernel kernel = kMatmulScalarF32;
   kernel.each_packs = true;
+  kernel.max_rows = 8;
   const CpuPackedLinear packed(weight.spec(DType::kF32), kernel);
   MatmulScratch scratch;
   scratch.reserve(packed, 1);
-  ThreadPool pool(2);
+  ThreadPool pool(kTeam);
   std::vector<float> x(512, 1.0F);
-  std::vector<float> y(16 * 16);
-  EXPECT_THROW(matmul(packed, {x.data(), 1, 512, 512}, {y.data(), 1, 256, 256}, scratch, pool), Error);
-  scratch.reserve(packed, 2);
-  EXPECT_NO_THROW(matmul(packed, {x.data(), 1, 512, 512}, {y.data(), 1, 256, 256}, scratch, pool));
+  std::vector<float> y(kWide);
+  EXPECT_THROW(matmul(packed, {x.data(), 1, 512, 512}, {y.data(), 1, kWide, kWide}, scratch, pool), Error);
+  scratch.reserve(packed, kTeam);
+  EXPECT_NO_THROW(matmul(packed, {x.data(), 1, 512, 512}, {y.data(), 1, kWide, kWide}, scratch, pool));
 }
 
 TEST_F(MatmulBits, AShardOfTheOutputsEqualsItsPartOfTheWhole) {

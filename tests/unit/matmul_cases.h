@@ -63,6 +63,7 @@ inline std::vector<Kernel> int8_kernels() {
   }
   if (has_avx512_vnni()) {
     kernels.push_back({"avx512 with VNNI int8", DType::kInt8, &kMatmulVnniInt8, Order::kGroups});
+    kernels.push_back({"avx512 with VNNI in two steps int8", DType::kInt8, &kMatmulVnniInt8TwoSteps, Order::kGroups});
   }
   if (has_amx_int8()) {
     kernels.push_back({"amx int8", DType::kInt8, &kMatmulAmxInt8, Order::kGroups});
