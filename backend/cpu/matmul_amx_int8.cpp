@@ -22,7 +22,8 @@ struct AmxInt8 : Amx {
     const __m512 of_weights = WideInt8::load_scales(scales);
     for (std::int64_t r = 0; r < rows; ++r, integers += kPanelOutputs, sums += kPanelOutputs) {
       const __m512 sum = kFirst ? _mm512_setzero_ps() : _mm512_load_ps(sums);
-      _mm512_store_ps(sums, WideInt8::add_scaled(sum, _mm512_load_si512(integers), x_scales[r], of_weights));
+      const auto dots = reinterpret_cast<WideInt8::Dots>(_mm512_load_si512(integers));
+      _mm512_store_ps(sums, WideInt8::add_scaled(sum, dots, x_scales[r], of_weights));
     }
   }
 };

@@ -127,7 +127,7 @@ struct WideInt8Pairs : WideInt8 {
     __mmask64 negative;
   };
 
-  static Dots start(std::int32_t /*start*/) { return _mm512_setzero_si512(); }
+  static Dots start(std::int32_t /*start*/) { return Dots{}; }
   static Weights load(const std::byte* from) {
     const __m512i weights = _mm512_load_si512(from);
     return {_mm512_abs_epi8(weights), _mm512_movepi8_mask(weights)};
@@ -135,7 +135,8 @@ struct WideInt8Pairs : WideInt8 {
   static Dots multiply_add(Dots sum, const Weights& weights, Input input) {
     const __m512i turned = _mm512_mask_sub_epi8(input, weights.negative, _mm512_setzero_si512(), input);
     const __m512i pairs = _mm512_maddubs_epi16(weights.magnitude, turned);
-    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+    return reinterpret_cast<Dots>(
+        _mm512_add_epi32(reinterpret_cast<__m512i>(sum), _mm512_madd_epi16(pairs, _mm512_set1_epi16(1))));
   }
 };
 

@@ -16,11 +16,13 @@ struct WideInt8Fours : WideInt8 {
   static constexpr std::int32_t kOffset = 128;
   using Weights = __m512i;
 
-  static Dots start(std::int32_t start) { return _mm512_set1_epi32(start); }
+  static Dots start(std::int32_t start) { return reinterpret_cast<Dots>(_mm512_set1_epi32(start)); }
   static Weights load(const std::byte* from) {
     return _mm512_xor_si512(_mm512_load_si512(from), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
-  static Dots multiply_add(Dots sum, Weights weights, Input input) { return _mm512_dpbusd_epi32(sum, weights, input); }
+  static Dots multiply_add(Dots sum, Weights weights, Input input) {
+    return reinterpret_cast<Dots>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), weights, input));
+  }
 };
 
 /// For Zen 4. One stream of half as many bytes a product is not read ahead of far enough by the core itself; from three rows on what comes from afar first goes into the second cache, since the

@@ -73,14 +73,16 @@ struct WideInt8 : Wide {
   static constexpr int kAccRegisters = 2;
   static constexpr std::int64_t kInputBytes = kInt8StepInputs;
   static constexpr bool kShareReading = false;  // no gain that shows: half the bytes of bf16
-  using Dots = __m512i;
+  /// Of 32-bit lanes: of __m512i, whose lanes have 64, GCC 12 copies each sum before and after a step.
+  using Dots = __v16si;
   using Input = __m512i;
 
   static Input broadcast(const std::byte* from) { return _mm512_set1_epi32(_mm_cvtsi128_si32(_mm_loadu_si32(from))); }
   static void put(const std::int8_t* four, std::byte* to) { __builtin_memcpy(to, four, kInt8StepInputs); }
   static Acc load_scales(const std::byte* from) { return _mm512_load_ps(from); }
   static Acc add_scaled(Acc sum, Dots dots, float x_scale, Acc scales) {
-    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dots), _mm512_set1_ps(x_scale)), scales, sum);
+    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(reinterpret_cast<__m512i>(dots)), _mm512_set1_ps(x_scale)),
+                           scales, sum);
   }
 
   static __m512 load_first(const float* from, std::int64_t count) { return _mm512_maskz_loadu_ps(first(count), from); }
