@@ -31,7 +31,7 @@ struct WideInt8TwoSteps : WideInt8Fours {
   static constexpr Asks asks(int rows, int panels, bool from_memory) {
     if (!from_memory) return WideInt8Fours::asks(rows, panels, from_memory);
     if (rows < 3) return {.ahead = 8192, .page_starts = 16384};
-    return {.ahead = 16384, .into = 2, .page_starts = 32768, .near = 4096};
+    return {.ahead = 16384, .into = 2, .page_starts = 32768, .near = 3584};
   }
 };
 
