@@ -1,9 +1,12 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,32 +28,33 @@ class MeasuredBackend final : public ForwardingBackend {
  public:
   explicit MeasuredBackend(std::unique_ptr<Backend> inner) : ForwardingBackend(std::move(inner)) {}
 
-  void reset() { costs_.clear(); }
-  /// In the order in which a pass came to them first.
+  void reset() {
+    for (OperationCost& cost : costs_) cost = {.name = std::move(cost.name)};
+  }
+  /// In the order in which passes came to them first.
   const std::vector<OperationCost>& costs() const { return costs_; }
 
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
-    const std::string name =
-        "product " + std::to_string(weight.in_features()) + " to " + std::to_string(weight.out_features());
-    timed(name, static_cast<double>(weight.bytes()) + size_of(x) + size_of(y),
+    timed({"product", weight.in_features(), weight.out_features()},
+          static_cast<double>(weight.bytes()) + size_of(x) + size_of(y),
           [&] { ForwardingBackend::matmul(weight, x, y, stream); });
   }
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) override {
-    timed("norm", size_of(x) + size_of(y), [&] { ForwardingBackend::rms_norm(x, weight, eps, y, stream); });
+    timed({"norm"}, size_of(x) + size_of(y), [&] { ForwardingBackend::rms_norm(x, weight, eps, y, stream); });
   }
   void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) override {
-    timed("norm", size_of(x) + size_of(y), [&] { ForwardingBackend::layer_norm(x, weight, bias, eps, y, stream); });
+    timed({"norm"}, size_of(x) + size_of(y), [&] { ForwardingBackend::layer_norm(x, weight, bias, eps, y, stream); });
   }
   void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) override {
-    timed("embedding", 2 * size_of(x), [&] { ForwardingBackend::embed(table, index, x, stream); });
+    timed({"embedding"}, 2 * size_of(x), [&] { ForwardingBackend::embed(table, index, x, stream); });
   }
   void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream stream) override {
-    timed("rotary embedding", 2 * size_of(x), [&] { ForwardingBackend::rope(x, head_dim, cos, sin, chain, stream); });
+    timed({"rotary embedding"}, 2 * size_of(x), [&] { ForwardingBackend::rope(x, head_dim, cos, sin, chain, stream); });
   }
   void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream stream) override {
-    timed("append to the KV cache", 2 * (size_of(keys) + size_of(values)),
+    timed({"append to the KV cache"}, 2 * (size_of(keys) + size_of(values)),
           [&] { ForwardingBackend::kv_append(kv, layer, chain, keys, values, stream); });
   }
   void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
@@ -58,20 +62,20 @@ class MeasuredBackend final : public ForwardingBackend {
     const KvShape& shape = kv.shape();
     const auto slots = static_cast<double>(chain.first_slot + chain.rows());
     const double cache = 2 * slots * static_cast<double>(shape.kv_heads * shape.head_dim) * sizeof(float);
-    timed("attention", cache + size_of(q) + size_of(out),
+    timed({"attention"}, cache + size_of(q) + size_of(out),
           [&] { ForwardingBackend::attention(q, kv, layer, chain, kv_head, scale, out, stream); });
   }
   void silu_mul(ConstRows gate_up, Rows out, Stream stream) override {
-    timed("activation", size_of(gate_up) + size_of(out), [&] { ForwardingBackend::silu_mul(gate_up, out, stream); });
+    timed({"activation"}, size_of(gate_up) + size_of(out), [&] { ForwardingBackend::silu_mul(gate_up, out, stream); });
   }
   void gelu_tanh(Rows x, Stream stream) override {
-    timed("activation", 2 * size_of(x), [&] { ForwardingBackend::gelu_tanh(x, stream); });
+    timed({"activation"}, 2 * size_of(x), [&] { ForwardingBackend::gelu_tanh(x, stream); });
   }
   void add_bias(Rows y, const float* bias, Stream stream) override {
-    timed("bias", 2 * size_of(y), [&] { ForwardingBackend::add_bias(y, bias, stream); });
+    timed({"bias"}, 2 * size_of(y), [&] { ForwardingBackend::add_bias(y, bias, stream); });
   }
   void add(Rows x, ConstRows y, Stream stream) override {
-    timed("residual", 3 * size_of(x), [&] { ForwardingBackend::add(x, y, stream); });
+    timed({"residual"}, 3 * size_of(x), [&] { ForwardingBackend::add(x, y, stream); });
   }
 
  private:
@@ -80,19 +84,34 @@ class MeasuredBackend final : public ForwardingBackend {
     return static_cast<double>(rows.rows * rows.cols) * sizeof(float);
   }
 
+  /// A product goes by its features too.
+  struct Kind {
+    std::string_view what;
+    std::int64_t in = 0;
+    std::int64_t out = 0;
+    bool operator==(const Kind&) const = default;
+
+    std::string name() const { return in == 0 ? std::string(what) : fmt::format("{} {} to {}", what, in, out); }
+  };
+
+  /// Of a kind that came before it allocates nothing: a small model's operations take no longer than that would.
   template <typename Operation>
-  void timed(const std::string& name, double bytes, const Operation& operation) {
-    auto cost = std::ranges::find(costs_, name, &OperationCost::name);
-    if (cost == costs_.end()) {
-      cost = costs_.insert(cost, OperationCost{.name = name});
+  void timed(const Kind& kind, double bytes, const Operation& operation) {
+    const auto found = std::ranges::find(kinds_, kind);
+    const auto which = static_cast<std::size_t>(found - kinds_.begin());
+    if (found == kinds_.end()) {
+      kinds_.push_back(kind);
+      costs_.push_back({.name = kind.name()});
     }
+    OperationCost& cost = costs_[which];
     const double start = now_seconds();
     operation();
-    cost->seconds += now_seconds() - start;
-    cost->bytes += bytes;
-    ++cost->calls;
+    cost.seconds += now_seconds() - start;
+    cost.bytes += bytes;
+    ++cost.calls;
   }
 
+  std::vector<Kind> kinds_;
   std::vector<OperationCost> costs_;
 };
 
