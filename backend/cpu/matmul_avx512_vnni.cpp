@@ -25,8 +25,8 @@ struct WideInt8Fours : WideInt8 {
   }
 };
 
-/// For Zen 4. One stream of half as many bytes a product is not read ahead of far enough by the core itself; from three rows on what comes from afar first goes into the second cache, since the
-/// first one has no room for it beside inputs and sums (docs/kernels.md, "int8").
+/// For Zen 4. A step has half the bytes of bf16 for as many products, so that its weights come in time only from farther ahead; from three rows on into the second cache first, as the first one
+/// has no room for them beside inputs (docs/kernels.md, "int8").
 struct WideInt8TwoSteps : WideInt8Fours {
   static constexpr Asks asks(int rows, int panels, bool from_memory) {
     if (!from_memory) return WideInt8Fours::asks(rows, panels, from_memory);

@@ -87,11 +87,11 @@ class MeasuredBackend final : public ForwardingBackend {
   /// A product goes by its features too.
   struct Kind {
     std::string_view what;
-    std::int64_t in = 0;
-    std::int64_t out = 0;
+    std::int64_t in = -1;
+    std::int64_t out = -1;
     bool operator==(const Kind&) const = default;
 
-    std::string name() const { return in == 0 ? std::string(what) : fmt::format("{} {} to {}", what, in, out); }
+    std::string name() const { return in < 0 ? std::string(what) : fmt::format("{} {} to {}", what, in, out); }
   };
 
   /// Of a kind that came before it allocates nothing: a small model's operations take no longer than that would.
