@@ -25,8 +25,7 @@ struct WideInt8Fours : WideInt8 {
   }
 };
 
-/// For Zen 4. A step has half the bytes of bf16 for as many products, so that its weights come in time only from farther ahead; from three rows on into the second cache first, as the first one
-/// has no room for them beside inputs (docs/kernels.md, "int8").
+/// For Zen 4: one panel is all that is ahead, where bf16 has four. Few rows ask for all of it into the first cache, more of them for what is far into the second (docs/kernels.md, "int8").
 struct WideInt8TwoSteps : WideInt8Fours {
   static constexpr Asks asks(int rows, int panels, bool from_memory) {
     if (!from_memory) return WideInt8Fours::asks(rows, panels, from_memory);

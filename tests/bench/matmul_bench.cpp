@@ -3,7 +3,7 @@
 // Method: the matrices of a whole model are packed; a pass multiplies by each once, in order, on one activation, as a forward
 // pass does, so weights come from where a forward pass finds them (L3 for the shipped model, DRAM for the large shape). Passes of
 // all row counts, a plain read of the same weights and their rooflines (roofs.h) take turns within a repetition, so that a change of clock or a busy
-// neighbour falls on all alike, and so does another type of weights (--beside); the table shows medians over repetitions, of times and of ratios within one. "/ 1 row" is the paper's cost of scoring; "/ read"
+// neighbour falls on all alike, and so do other types of weights (--beside, as often as there are others); the table shows medians over repetitions, of times and of ratios within one. "/ 1 row" is the paper's cost of scoring; "/ read"
 // compares with adding up the same bytes with plain vector loads, "/ roofline" with as many products besides, from registers. Ratios are comparable between machines, times are not.
 #include <fmt/ranges.h>
 
