@@ -24,6 +24,8 @@ enum class ShmReduction : std::uint8_t {
 struct ShmOptions {
   int cores = 1;                          ///< that the ranks may run on together
   std::optional<ShmReduction> reduction;  ///< none: by payload and cores
+  /// Whether one-shot writes large payloads past the caches, for all others to read (docs/kernels.md, "Threads of a rank, ranks of a host"); none: as this CPU is quicker.
+  std::optional<bool> past_caches;
   /// The number before the first step. Other than 0 in tests of the wrap-around, where every rank is made before the first collective.
   std::uint32_t first_step = 0;
 };
@@ -84,6 +86,9 @@ class ShmCommunicator final : public Communicator {
 
   /// Starts a step: returns once this rank's place of the step's half is free.
   void begin_step();
+  /// To this rank's place of the step, for all others.
+  void offer(std::span<const std::byte> payload);
+  bool past_caches(std::size_t bytes) const;
   /// Tells the others that this rank has come to the step, its payload in place.
   void come();
   bool all_have_come_to(Step step) const;
@@ -104,6 +109,7 @@ class ShmCommunicator final : public Communicator {
   int size_;
   Progress& progress_;
   ShmOptions options_;
+  bool past_caches_;  // large payloads
   Waiter waiter_;
   Step step_;                                         // the last one begun
   Step all_left_;                                     // every rank has left this one

@@ -40,6 +40,19 @@ TEST_P(ShmCommunicator, OperationsInAnyOrder) {
   run([](Communicator& group) { battery::expect_any_order(group, 600, kSeveralPieces); });
 }
 
+TEST(ShmPastCaches, SumsHaveTheBitsOfTheTreeEitherWay) {
+  for (const bool past_caches : {false, true}) {
+    for (const int ranks : {2, 3}) {
+      const auto one_shot = ShmReduction::kOneShot;
+      tests::run_over_shm(ranks, {.cores = kShared, .reduction = one_shot, .past_caches = past_caches},
+                          [](Communicator& group) {
+                            battery::expect_sums(group, kSeveralPieces);
+                            battery::expect_any_order(group, 600, kSeveralPieces);
+                          });
+    }
+  }
+}
+
 TEST(ShmSteps, WrapAround) {
   for (const auto way : {ShmReduction::kCombine, ShmReduction::kOneShot, ShmReduction::kTwoShot}) {
     for (const int ranks : {2, 5}) {
