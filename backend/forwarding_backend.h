@@ -8,7 +8,7 @@
 namespace specdec {
 
 /// Does all that another backend does, the fused operations by their parts, so that what derives from it sees each: it measures an operation, or, in tests, computes one in
-/// another way, or wrongly. A backend that fuses, as those of devices do, takes another time behind it.
+/// another way, or wrongly. A backend that fuses takes another time behind it (but see ObservingBackend).
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> inner) : owned_(std::move(inner)), inner_(owned_.get()) {}
@@ -71,9 +71,34 @@ class ForwardingBackend : public Backend {
     inner_->slice_sum(logits, temperature, slices, out, stream);
   }
 
+ protected:
+  Backend& inner() { return *inner_; }
+
  private:
   std::unique_ptr<Backend> owned_;
   Backend* inner_;
+};
+
+/// The same with the fused operations whole, for what measures and changes nothing.
+class ObservingBackend : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
+                       Stream stream) override {
+    inner().matmul_silu_mul(weight, x, bias, gate_up, out, stream);
+  }
+  void add_rms_norm(Rows x, ConstRows y, const float* weight, float eps, Rows z, Stream stream) override {
+    inner().add_rms_norm(x, y, weight, eps, z, stream);
+  }
+  void add_layer_norm(Rows x, ConstRows y, const float* weight, const float* bias, float eps, Rows z,
+                      Stream stream) override {
+    inner().add_layer_norm(x, y, weight, bias, eps, z, stream);
+  }
+  void rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos, const float* sin,
+                   KvStore& kv, std::int64_t layer, const RowChain& chain, Stream stream) override {
+    inner().rope_append(query, keys, values, head_dim, cos, sin, kv, layer, chain, stream);
+  }
 };
 
 }  // namespace specdec

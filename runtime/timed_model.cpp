@@ -94,18 +94,27 @@ struct TimedRanks::Order {
   std::size_t context = 0;
 };
 
-/// Seconds that products take.
-class TimedRanks::ProductClock final : public ForwardingBackend {
+/// Seconds that products take, with what is fused with them.
+class TimedRanks::ProductClock final : public ObservingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
+  using ObservingBackend::ObservingBackend;
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
-    const double start = now_seconds();
-    ForwardingBackend::matmul(weight, x, y, stream);
-    seconds_ += now_seconds() - start;
+    timed([&] { ObservingBackend::matmul(weight, x, y, stream); });
+  }
+  void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
+                       Stream stream) override {
+    timed([&] { ObservingBackend::matmul_silu_mul(weight, x, bias, gate_up, out, stream); });
   }
   double seconds() const { return seconds_; }
 
  private:
+  template <typename Product>
+  void timed(const Product& product) {
+    const double start = now_seconds();
+    product();
+    seconds_ += now_seconds() - start;
+  }
+
   double seconds_ = 0;
 };
 

@@ -293,11 +293,11 @@ void attention_block(const AttentionBlock& block, float scale, const AttentionQu
   }
 }
 
-template <typename V>
+template <typename V, Keep kKeep>
 void attention_end(const float* state, std::int64_t head_dim, float* out) {
   const V total(tree_sum(V::load(state + kStateSum)));
   for (std::int64_t i = 0; i < head_dim; i += kLanes) {
-    store(V::load(state + kStateValues + i) / total, out + i, head_dim - i);
+    store<kKeep>(V::load(state + kStateValues + i) / total, out + i, head_dim - i);
   }
 }
 

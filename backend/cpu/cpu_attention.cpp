@@ -159,7 +159,7 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
 
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
     for_heads(r, [&](std::int64_t head, const float* state) {
-      ops_.attention_end(state, dim, pass.out.row(r) + head * dim);
+      results_.attention_end(state, dim, pass.out.row(r) + head * dim);
     });
   }
 }

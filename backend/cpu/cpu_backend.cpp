@@ -17,6 +17,8 @@ namespace {
 
 /// Elements of an elementwise operation below which waking the other threads costs more than it saves.
 constexpr std::int64_t kElementsWorthSharing = 1 << 15;
+/// Of rotary embeddings and appending, which take longer.
+constexpr std::int64_t kHeadElementsWorthSharing = 1 << 12;
 
 Isa supported(Isa isa) {
   if (isa > detect_isa()) {
@@ -36,7 +38,12 @@ int positive(int threads) {
 }  // namespace
 
 CpuBackend::CpuBackend(Isa isa, int threads, ThreadPool::Pin pin, PackedCache* cache)
-    : isa_(supported(isa)), ops_(row_ops(isa)), pool_(positive(threads), pin), cache_(cache), attention_(ops_, pool_) {
+    : isa_(supported(isa)),
+      ops_(row_ops(isa)),
+      results_(threads > 1 && has_costly_shared_lines() ? ops_.for_others : ops_.kept),
+      pool_(positive(threads), pin),
+      cache_(cache),
+      attention_(ops_, results_, pool_) {
   flush_subnormals_to_zero();
 }
 
@@ -77,6 +84,17 @@ void CpuBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream)
   specdec::matmul(static_cast<const CpuPackedLinear&>(weight), x, y, matmul_scratch_, pool_);
 }
 
+void CpuBackend::matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
+                                 Stream stream) {
+  const auto& packed = static_cast<const CpuPackedLinear&>(weight);
+  // Of weights from memory it takes longer at once (docs/kernels.md, "Threads of a rank, ranks of a host").
+  if (packed.gate_panels() == 0 || matmul_scratch_.will_read_memory(packed)) {
+    Backend::matmul_silu_mul(weight, x, bias, gate_up, out, stream);
+    return;
+  }
+  specdec::matmul_silu_mul(packed, x, bias, out, ops_, results_, matmul_scratch_, pool_);
+}
+
 int CpuBackend::threads_sharing(std::int64_t elements) const {
   return elements < kElementsWorthSharing ? 1 : pool_.size();
 }
@@ -87,24 +105,65 @@ void CpuBackend::for_rows(std::int64_t rows, std::int64_t cols, const Task& task
 }
 
 void CpuBackend::rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream) {
-  for_rows(x.rows, x.cols, [&](std::int64_t r) { ops_.rms_norm(x.row(r), weight, eps, y.row(r), x.cols); });
+  for_rows(x.rows, x.cols, [&](std::int64_t r) { results_.rms_norm(x.row(r), weight, eps, y.row(r), x.cols); });
 }
 
 void CpuBackend::layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream) {
-  for_rows(x.rows, x.cols, [&](std::int64_t r) { ops_.layer_norm(x.row(r), weight, bias, eps, y.row(r), x.cols); });
+  for_rows(x.rows, x.cols, [&](std::int64_t r) { results_.layer_norm(x.row(r), weight, bias, eps, y.row(r), x.cols); });
+}
+
+void CpuBackend::add_rms_norm(Rows x, ConstRows y, const float* weight, float eps, Rows z, Stream) {
+  for_rows(x.rows, x.cols, [&](std::int64_t r) {
+    ops_.add(x.row(r), y.row(r), x.cols);
+    results_.rms_norm(x.row(r), weight, eps, z.row(r), x.cols);
+  });
+}
+
+void CpuBackend::add_layer_norm(Rows x, ConstRows y, const float* weight, const float* bias, float eps, Rows z,
+                                Stream) {
+  for_rows(x.rows, x.cols, [&](std::int64_t r) {
+    ops_.add(x.row(r), y.row(r), x.cols);
+    results_.layer_norm(x.row(r), weight, bias, eps, z.row(r), x.cols);
+  });
+}
+
+void CpuBackend::rope_heads(Rows x, Range heads, std::int64_t head_dim, const float* cos, const float* sin,
+                            const RowChain& chain) const {
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    const std::int64_t table = chain.position[r] * (head_dim / 2);
+    ops_.rope(x.row(r) + heads.begin * head_dim, heads.size(), head_dim, cos + table, sin + table);
+  }
+}
+
+template <typename Task>
+void CpuBackend::for_heads(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const Task& task) {
+  const int threads = rows * heads * head_dim < kHeadElementsWorthSharing ? 1 : pool_.size();
+  parallel_for(pool_, threads, threads, [&](int, std::int64_t part) {
+    task(Range{heads * part / threads, heads * (part + 1) / threads});
+  });
 }
 
 void CpuBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
                       Stream) {
-  // By heads, as products and attention are shared out: what a core has of them it keeps.
-  const int threads = threads_sharing(x.rows * x.cols);
-  const std::int64_t heads = x.cols / head_dim;
-  parallel_for(pool_, threads, threads, [&](int, std::int64_t part) {
-    const Range own = {heads * part / threads, heads * (part + 1) / threads};
-    for (std::int64_t r = 0; r < x.rows; ++r) {
-      const std::int64_t table = chain.position[r] * (head_dim / 2);
-      ops_.rope(x.row(r) + own.begin * head_dim, own.size(), head_dim, cos + table, sin + table);
-    }
+  for_heads(x.rows, x.cols / head_dim, head_dim, [&](Range heads) { rope_heads(x, heads, head_dim, cos, sin, chain); });
+}
+
+void CpuBackend::rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos,
+                             const float* sin, KvStore& kv, std::int64_t layer, const RowChain& chain, Stream) {
+  auto& store = static_cast<CpuKv&>(kv);
+  const std::int64_t query_heads = query.cols / head_dim;
+  const std::int64_t kv_heads = keys.cols / head_dim;
+  for_heads(query.rows, query_heads + 2 * kv_heads, head_dim, [&](Range heads) {
+    // Of the heads in [first, first + count), each from 0.
+    const auto among = [&](std::int64_t first, std::int64_t count) {
+      return Range{std::clamp(heads.begin - first, std::int64_t{0}, count),
+                   std::clamp(heads.end - first, std::int64_t{0}, count)};
+    };
+    rope_heads(query, among(0, query_heads), head_dim, cos, sin, chain);
+    const Range of_keys = among(query_heads, kv_heads);
+    rope_heads(keys, of_keys, head_dim, cos, sin, chain);
+    store.append_keys(layer, chain.first_slot, keys, of_keys);
+    store.append_values(layer, chain.first_slot, values, among(query_heads + kv_heads, kv_heads));
   });
 }
 
@@ -125,8 +184,9 @@ void CpuBackend::attention(ConstRows q, const KvStore& kv, std::int64_t layer, c
 }
 
 void CpuBackend::silu_mul(ConstRows gate_up, Rows out, Stream) {
-  for_rows(out.rows, out.cols,
-           [&](std::int64_t r) { ops_.silu_mul(gate_up.row(r), gate_up.row(r) + out.cols, out.row(r), out.cols); });
+  for_rows(out.rows, out.cols, [&](std::int64_t r) {
+    results_.silu_mul(gate_up.row(r), gate_up.row(r) + out.cols, gate_up.stride, out.row(r), out.stride, 1, out.cols);
+  });
 }
 
 void CpuBackend::gelu_tanh(Rows x, Stream) {

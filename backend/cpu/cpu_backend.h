@@ -36,12 +36,20 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override;
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override;
+  void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
+                       Stream stream) override;
 
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) override;
   void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) override;
 
+  void add_rms_norm(Rows x, ConstRows y, const float* weight, float eps, Rows z, Stream stream) override;
+  void add_layer_norm(Rows x, ConstRows y, const float* weight, const float* bias, float eps, Rows z,
+                      Stream stream) override;
+
   void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream stream) override;
+  void rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos, const float* sin,
+                   KvStore& kv, std::int64_t layer, const RowChain& chain, Stream stream) override;
   std::unique_ptr<KvStore> make_kv(const KvShape& shape) override;
   void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream stream) override;
@@ -65,8 +73,16 @@ class CpuBackend final : public Backend {
   template <typename Task>
   void for_rows(std::int64_t rows, std::int64_t cols, const Task& task);
 
+  /// Calls task(heads) for parts of [0, heads), on several threads when rows * heads * head_dim elements are worth it: by heads, as products and attention are shared out, so
+  /// that what a core has of them it keeps.
+  template <typename Task>
+  void for_heads(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const Task& task);
+  void rope_heads(Rows x, Range heads, std::int64_t head_dim, const float* cos, const float* sin,
+                  const RowChain& chain) const;
+
   Isa isa_;
   const RowOps& ops_;
+  const ResultOps& results_;
   ThreadPool pool_;
   PackedCache* cache_;
   MatmulScratch matmul_scratch_;

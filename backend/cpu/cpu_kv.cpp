@@ -27,10 +27,19 @@ float* CpuKv::value(std::int64_t layer, std::int64_t head, std::int64_t slot) {
          slot % kKeyBlock * padded_head_dim(shape_.head_dim);
 }
 
+void CpuKv::check_slots(std::int64_t first_slot, std::int64_t rows) const {
+  check(first_slot >= 0 && first_slot + rows <= shape_.capacity, "appended rows do not fit the KV store");
+}
+
 void CpuKv::append(std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values) {
-  check(first_slot >= 0 && first_slot + keys.rows <= shape_.capacity, "appended rows do not fit the KV store");
+  append_keys(layer, first_slot, keys, {0, shape_.kv_heads});
+  append_values(layer, first_slot, values, {0, shape_.kv_heads});
+}
+
+void CpuKv::append_keys(std::int64_t layer, std::int64_t first_slot, ConstRows keys, Range heads) {
+  check_slots(first_slot, keys.rows);
   const std::int64_t dim = shape_.head_dim;
-  for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
     for (std::int64_t begin = 0; begin < keys.rows;) {
       const std::int64_t slot = first_slot + begin;
       const std::int64_t end = std::min(keys.rows, begin + kKeyBlock - slot % kKeyBlock);
@@ -44,6 +53,13 @@ void CpuKv::append(std::int64_t layer, std::int64_t first_slot, ConstRows keys, 
       }
       begin = end;
     }
+  }
+}
+
+void CpuKv::append_values(std::int64_t layer, std::int64_t first_slot, ConstRows values, Range heads) {
+  check_slots(first_slot, values.rows);
+  const std::int64_t dim = shape_.head_dim;
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
     for (std::int64_t r = 0; r < values.rows; ++r) {
       std::copy_n(values.row(r) + head * dim, dim, value(layer, head, first_slot + r));
     }

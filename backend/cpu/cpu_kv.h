@@ -29,9 +29,13 @@ class CpuKv final : public KvStore {
 
   /// Throws kInternal for a slot outside the capacity.
   void append(std::int64_t layer, std::int64_t first_slot, ConstRows keys, ConstRows values);
+  /// Of some heads, for threads that share them.
+  void append_keys(std::int64_t layer, std::int64_t first_slot, ConstRows keys, Range heads);
+  void append_values(std::int64_t layer, std::int64_t first_slot, ConstRows values, Range heads);
   void move(std::int64_t from, std::int64_t to);
 
  private:
+  void check_slots(std::int64_t first_slot, std::int64_t rows) const;
   const float* floats() const { return reinterpret_cast<const float*>(memory_.data()); }
   float* key(std::int64_t layer, std::int64_t head, std::int64_t slot);
   float* value(std::int64_t layer, std::int64_t head, std::int64_t slot);

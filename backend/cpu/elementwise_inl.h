@@ -25,11 +25,14 @@ void rope_row(float* x, std::int64_t heads, std::int64_t head_dim, const float* 
   }
 }
 
-template <typename V>
-void silu_mul_row(const float* gate, const float* up, float* out, std::int64_t cols) {
-  for (std::int64_t i = 0; i < cols; i += kLanes) {
-    const std::int64_t left = cols - i;
-    store(elementary::silu(load<V>(gate + i, left)) * load<V>(up + i, left), out + i, left);
+template <typename V, Keep kKeep>
+void silu_mul_rows(const float* gate, const float* up, std::int64_t stride, float* out, std::int64_t out_stride,
+                   std::int64_t rows, std::int64_t cols) {
+  for (std::int64_t r = 0; r < rows; ++r, gate += stride, up += stride, out += out_stride) {
+    for (std::int64_t i = 0; i < cols; i += kLanes) {
+      const std::int64_t left = cols - i;
+      store<kKeep>(elementary::silu(load<V>(gate + i, left)) * load<V>(up + i, left), out + i, left);
+    }
   }
 }
 

@@ -77,6 +77,8 @@ bool has_fast_single_stream() {
   return has_fast_vdpbf16ps() && family >= kFamilyOfZen5;
 }
 
+bool has_costly_shared_lines() { return has_fast_vdpbf16ps() && !has_fast_single_stream(); }
+
 bool has_avx512_vnni() { return detect_isa() >= Isa::kAvx512 && __builtin_cpu_supports("avx512vnni"); }
 
 bool has_amx_int8() {

@@ -30,6 +30,7 @@ struct Lanes {
     return _mm512_maskz_loadu_ps(first(count).bits, from);
   }
   void store(float* to) const { _mm512_storeu_ps(to, v); }
+  void store_past_caches(float* to) const { _mm512_stream_ps(to, v); }
   void store_first(float* to, std::int64_t count) const { _mm512_mask_storeu_ps(to, first(count).bits, v); }
 };
 

@@ -22,4 +22,19 @@ void store(const V& value, float* to, std::int64_t left) {
   }
 }
 
+/// Where a result is kept.
+enum class Keep : std::uint8_t { kInCaches, kInMemory };
+
+/// In memory only where the lanes can do that, and a whole line of it.
+template <Keep kKeep, typename V>
+void store(const V& value, float* to, std::int64_t left) {
+  if constexpr (kKeep == Keep::kInMemory && requires { value.store_past_caches(to); }) {
+    if (left >= kLanes && reinterpret_cast<std::uintptr_t>(to) % (kLanes * sizeof(float)) == 0) {
+      value.store_past_caches(to);
+      return;
+    }
+  }
+  store(value, to, left);
+}
+
 }  // namespace specdec

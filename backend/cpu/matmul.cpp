@@ -86,11 +86,26 @@ int threads_for(std::int64_t weight_bytes, const ThreadPool& pool) {
   return static_cast<int>(std::clamp<std::int64_t>(weight_bytes / kBytesPerThread, 1, pool.size()));
 }
 
-/// As many as the kernel has side by side for `rows` rows, or a multiple.
-std::int64_t panels_of_chunk(const CpuPackedLinear& weight, std::int64_t rows) {
+/// As many as the kernel has side by side for `rows` rows, or a multiple, and `bytes` or the next more.
+std::int64_t panels_of_chunk(const CpuPackedLinear& weight, std::int64_t rows, std::int64_t bytes) {
   const std::int64_t side_by_side = weight.kernel().side_by_side(rows);
-  const std::int64_t panels = weight.panel_bytes() == 0 ? 1 : kChunkBytes / weight.panel_bytes();
+  const std::int64_t panels = weight.panel_bytes() == 0 ? 1 : bytes / weight.panel_bytes();
   return std::max<std::int64_t>((panels + side_by_side - 1) / side_by_side, 1) * side_by_side;
+}
+
+/// Of gates, with as many of what they gate.
+std::int64_t pairs_of_chunk(const CpuPackedLinear& weight, std::int64_t rows) {
+  return std::min(panels_of_chunk(weight, rows, kChunkBytes / 2), weight.gate_panels());
+}
+
+/// Of a thread's chunk of gates and what they gate, for a block of rows.
+std::size_t pairs_bytes(const CpuPackedLinear& weight) {
+  if (weight.gate_panels() == 0) return 0;
+  std::int64_t most = 0;
+  for (std::int64_t rows = 1; rows <= weight.kernel().max_rows; ++rows) {
+    most = std::max(most, pairs_of_chunk(weight, rows));
+  }
+  return static_cast<std::size_t>(kBlockRows * 2 * most * kPanelOutputs) * sizeof(float);
 }
 
 const MatmulKernel& bf16_of_avx512_bf16() {
@@ -128,17 +143,25 @@ void MatmulScratch::reserve(const CpuPackedLinear& weight, int team) {
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
+  const std::size_t pairs = pairs_bytes(weight) * static_cast<std::size_t>(team);
+  if (pairs > pairs_.bytes()) {
+    pairs_ = AlignedArray(pairs);
+  }
   known_[&weight] = {};
 }
 
-MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight) {
+bool MatmulScratch::will_read_memory(const Known& known) const {
+  return cache_bytes_ && (!known.read_bytes || read_bytes_ - *known.read_bytes > *cache_bytes_);
+}
+
+MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight, std::int64_t shared_out) {
   if (after_last_ != nullptr) {
-    *after_last_ = {weight.panels(), weight.panel_bytes(), weight.panel_count()};
+    *after_last_ = {weight.panels(), weight.panel_bytes(), shared_out};
   }
   const auto found = known_.find(&weight);
   check(found != known_.end(), "matmul: the scratch was shown this weight");
   Known& known = found->second;
-  const bool from_memory = cache_bytes_ && (!known.read_bytes || read_bytes_ - *known.read_bytes > *cache_bytes_);
+  const bool from_memory = will_read_memory(known);
   if (from_memory) {
     read_bytes_ += static_cast<std::int64_t>(weight.bytes());
   }
@@ -147,18 +170,29 @@ MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight) {
   return {.next = known.next, .from_memory = from_memory};
 }
 
-void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool) {
-  check(x.rows == y.rows && x.cols == weight.in_features() && y.cols == weight.out_features(),
-        "matmul: the shapes of x, the weight and y agree");
+namespace {
+
+/// Some of a product: what to multiply with what, `rows` from row `first` on, by a thread.
+struct Chunk {
+  MatmulJob job;  ///< without a y
+  std::int64_t first;
+  int thread;
+  Range panels;
+};
+
+/// Calls compute(chunk) for all of a product, its first `shared_out` panels shared out among threads so many at a time.
+template <class PanelsOfChunk, class Compute>
+void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch, ThreadPool& pool,
+              std::int64_t shared_out, const PanelsOfChunk& panels_of_chunk, const Compute& compute) {
+  check(x.cols == weight.in_features(), "matmul: the shapes of x and the weight agree");
   const std::int64_t row_bytes = packed_row_bytes(weight);
   const std::int64_t max_rows = weight.kernel().max_rows;
-  const std::int64_t panels = weight.panel_count();
-  const int threads = threads_for(panels * weight.panel_bytes(), pool);
+  const int threads = threads_for(weight.panel_count() * weight.panel_bytes(), pool);
   const std::size_t place_bytes = own_bytes(weight);
   const bool may_each_pack = each_may_pack(weight, pool.size());
   check(scratch.bytes() >= scratch_bytes(weight, pool.size()),
         "matmul: the scratch was shown this weight, for such a team");
-  const auto [next, from_memory] = scratch.turn_of(weight);
+  const auto [next, from_memory] = scratch.turn_of(weight, shared_out);
   const int next_threads = threads_for(next.count * next.bytes, pool);
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
@@ -178,26 +212,77 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
                            .x_bytes = row_bytes,
                            .rows = rows,
                            .blocks = blocks,
-                           .y = y.row(first),
-                           .y_stride = y.stride,
+                           .y = nullptr,
+                           .y_stride = 0,
                            .from_memory = from_memory};
     share_out(
-        pool, threads, panels, panels_of_chunk(weight, (rows + blocks - 1) / blocks),
+        pool, threads, shared_out, panels_of_chunk((rows + blocks - 1) / blocks),
         [&](int thread) {
           if (each_packs) packing.by_one(place(thread));
         },
         [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
-          MatmulJob part = job;
-          part.x = place(thread);
-          if (!last && end < panels) {
-            part.next = {weight.panels() + end * weight.panel_bytes(), weight.panel_bytes(), panels - end};
+          Chunk chunk{job, first, thread, {begin, end}};
+          chunk.job.x = place(thread);
+          if (!last && end < shared_out) {
+            chunk.job.next = weight.run_of_panels(end, shared_out);
           } else if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {
             const std::int64_t begin_next = next.count * thread / next_threads;
-            part.next = {next.data + begin_next * next.bytes, next.bytes, next.count - begin_next};
+            chunk.job.next = {next.data + begin_next * next.bytes, next.bytes, next.count - begin_next};
           }
-          weight.kernel().run(part, begin, end);
+          compute(chunk);
         });
   }
+}
+
+}  // namespace
+
+void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool) {
+  check(x.rows == y.rows && y.cols == weight.out_features(), "matmul: the shapes of x, the weight and y agree");
+  multiply(
+      weight, x, scratch, pool, weight.panel_count(),
+      [&](std::int64_t rows) { return panels_of_chunk(weight, rows, kChunkBytes); },
+      [&](Chunk& chunk) {
+        chunk.job.y = y.row(chunk.first);
+        chunk.job.y_stride = y.stride;
+        weight.kernel().run(chunk.job, chunk.panels.begin, chunk.panels.end);
+      });
+}
+
+void matmul_silu_mul(const CpuPackedLinear& weight, ConstRows x, const float* bias, Rows out, const RowOps& ops,
+                     const ResultOps& results, MatmulScratch& scratch, ThreadPool& pool) {
+  const std::int64_t gates = weight.gate_panels();
+  check(gates > 0 && x.rows == out.rows && 2 * out.cols == weight.out_features(),
+        "matmul_silu_mul: the shapes of x, the gated weight and out agree");
+  check(scratch.pairs().bytes() >= pairs_bytes(weight) * static_cast<std::size_t>(pool.size()),
+        "matmul_silu_mul: the scratch was shown this weight, for such a team");
+  multiply(
+      weight, x, scratch, pool, gates, [&](std::int64_t rows) { return pairs_of_chunk(weight, rows); },
+      [&](const Chunk& chunk) {
+        const std::int64_t step = pairs_of_chunk(weight, (chunk.job.rows + chunk.job.blocks - 1) / chunk.job.blocks);
+        auto* const gate = reinterpret_cast<float*>(scratch.pairs().data() +
+                                                    pairs_bytes(weight) * static_cast<std::size_t>(chunk.thread));
+        // With one thread all gates are one chunk.
+        for (std::int64_t begin = chunk.panels.begin; begin < chunk.panels.end; begin += step) {
+          const std::int64_t end = std::min(begin + step, chunk.panels.end);
+          const std::int64_t cols = (end - begin) * kPanelOutputs;
+          MatmulJob job = chunk.job;
+          job.y_stride = 2 * cols;
+          job.y = gate;
+          job.y_panel = begin;
+          job.next = weight.run_of_panels(gates + begin, 2 * gates);
+          weight.kernel().run(job, begin, end);
+          job.y = gate + cols;
+          job.y_panel = gates + begin;
+          job.next = end < chunk.panels.end ? weight.run_of_panels(end, gates) : chunk.job.next;
+          weight.kernel().run(job, gates + begin, gates + end);
+          const std::int64_t col = begin * kPanelOutputs;
+          for (std::int64_t r = 0; bias != nullptr && r < job.rows; ++r) {
+            ops.add(gate + r * job.y_stride, bias + col, cols);
+            ops.add(gate + r * job.y_stride + cols, bias + out.cols + col, cols);
+          }
+          results.silu_mul(gate, gate + cols, job.y_stride, out.row(chunk.first) + col, out.stride, job.rows, cols);
+        }
+      });
 }
 
 }  // namespace specdec

@@ -8,6 +8,7 @@
 #include "backend/cpu/aligned_array.h"
 #include "backend/cpu/cache_sizes.h"
 #include "backend/cpu/packed_linear.h"
+#include "backend/cpu/row_ops.h"
 #include "backend/cpu/thread_pool.h"
 #include "backend/tensor.h"
 
@@ -25,26 +26,32 @@ class MatmulScratch {
   void reserve(const CpuPackedLinear& weight, int team);
   std::byte* data() { return rows_.data(); }
   std::size_t bytes() const { return rows_.bytes(); }
+  /// Where each thread has gates and what they gate until it has multiplied them.
+  AlignedArray& pairs() { return pairs_; }
 
   struct Turn {
     /// What came after the weight the last time, nothing if that is not known. A pass goes through its matrices in the same order each time.
     /// (Backend::matmul_before tells the next one only where ranks meet, and none from one model to another.)
     PanelRun next;
-    /// As many bytes as the cache holds came from memory since the last time, or there was none. So a small draft beside a large target is read from memory
-    /// for the first token of a loop and from the cache for the others. Where the size of the cache is not known, nothing is.
     bool from_memory;
   };
-  /// Says that `weight` is multiplied with now.
-  Turn turn_of(const CpuPackedLinear& weight);
+  /// Whether as many bytes as the cache holds came from memory since the last turn of `weight`, or there was none. So a small draft beside a large target is read from memory
+  /// for the first token of a loop and from the cache for the others. Where the size of the cache is not known, nothing is.
+  bool will_read_memory(const CpuPackedLinear& weight) const { return will_read_memory(known_.at(&weight)); }
+  /// Says that `weight` is multiplied with now, its first `shared_out` panels in their order by threads that share them.
+  Turn turn_of(const CpuPackedLinear& weight, std::int64_t shared_out);
 
  private:
   AlignedArray rows_;
+  AlignedArray pairs_;
   std::optional<std::int64_t> cache_bytes_;
   std::int64_t read_bytes_ = 0;  ///< from memory, by all turns
   struct Known {
     PanelRun next;
     std::optional<std::int64_t> read_bytes;  ///< at its last turn
   };
+  bool will_read_memory(const Known& known) const;
+
   std::unordered_map<const CpuPackedLinear*, Known> known_;
   PanelRun* after_last_ = nullptr;
 };
@@ -54,5 +61,10 @@ class MatmulScratch {
 /// matrix change no bit of it. `scratch` must have been shown `weight`, for as many threads as
 /// `pool` has; subnormals must be flushed on the calling thread.
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool);
+
+/// out = silu(gate) * up of (gate, up) = x * weight^T + bias, as Backend::matmul_silu_mul says, of weights with gate_panels(). Each thread multiplies gates with their outputs as it has them, so
+/// that neither leaves its core. bias [out_features] or null, out [rows, out_features / 2].
+void matmul_silu_mul(const CpuPackedLinear& weight, ConstRows x, const float* bias, Rows out, const RowOps& ops,
+                     const ResultOps& results, MatmulScratch& scratch, ThreadPool& pool);
 
 }  // namespace specdec

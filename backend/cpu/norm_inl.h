@@ -7,7 +7,7 @@
 namespace specdec {
 
 /// Element i of a row is summed in lane i mod 16, in order; then the lanes in their fixed tree.
-template <typename V>
+template <typename V, Keep kKeep>
 void rms_norm_row(const float* x, const float* weight, float eps, float* y, std::int64_t cols) {
   V squares(0.0F);
   for (std::int64_t i = 0; i < cols; i += kLanes) {
@@ -17,11 +17,11 @@ void rms_norm_row(const float* x, const float* weight, float eps, float* y, std:
   const V inverse(1.0F / __builtin_sqrtf(tree_sum(squares) / static_cast<float>(cols) + eps));
   for (std::int64_t i = 0; i < cols; i += kLanes) {
     const std::int64_t left = cols - i;
-    store(load<V>(x + i, left) * inverse * load<V>(weight + i, left), y + i, left);
+    store<kKeep>(load<V>(x + i, left) * inverse * load<V>(weight + i, left), y + i, left);
   }
 }
 
-template <typename V>
+template <typename V, Keep kKeep>
 void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* y, std::int64_t cols) {
   V sum(0.0F);
   for (std::int64_t i = 0; i < cols; i += kLanes) {
@@ -38,7 +38,7 @@ void layer_norm_row(const float* x, const float* weight, const float* bias, floa
   for (std::int64_t i = 0; i < cols; i += kLanes) {
     const std::int64_t left = cols - i;
     const V normal = (load<V>(x + i, left) - mean) * inverse;
-    store(fused(normal, load<V>(weight + i, left), load<V>(bias + i, left)), y + i, left);
+    store<kKeep>(fused(normal, load<V>(weight + i, left), load<V>(bias + i, left)), y + i, left);
   }
 }
 

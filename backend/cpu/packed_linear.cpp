@@ -38,6 +38,7 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& ker
     check(view.cols == inputs_, "stacked weights have the same number of columns");
     outputs_ += view.rows;
   }
+  if (spec.gated && outputs_ % (2 * kPanelOutputs) == 0) gate_panels_ = panel_count() / 2;
   lay_out_slices(spec);
   if (contents == Contents::kPacked) {
     ThreadPool alone(1);
@@ -93,9 +94,17 @@ void CpuPackedLinear::lay_out_slices(const LinearSpec& spec) {
 void CpuPackedLinear::fill(const LinearSpec& spec, ThreadPool& pool) {
   panels_ = AlignedArray(static_cast<std::size_t>(panel_count() * panel_bytes()), AlignedArray::Fill::kNone);
   std::vector<float> rows(static_cast<std::size_t>(inputs_ * pool.size()));
-  parallel_for(pool, pool.size(), panel_count(), [&](int thread, std::int64_t panel) {
+  const auto fill_by = [&](int thread, std::int64_t panel) {
     fill_panel(spec, panel,
                std::span(rows).subspan(static_cast<std::size_t>(thread * inputs_), static_cast<std::size_t>(inputs_)));
+  };
+  if (gate_panels_ == 0) {
+    parallel_for(pool, pool.size(), panel_count(), fill_by);
+    return;
+  }
+  parallel_for(pool, pool.size(), gate_panels_, [&](int thread, std::int64_t panel) {
+    fill_by(thread, panel);
+    fill_by(thread, gate_panels_ + panel);
   });
 }
 

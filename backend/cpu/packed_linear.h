@@ -53,6 +53,12 @@ class CpuPackedLinear final : public PackedLinear {
   const MatmulKernel& kernel() const { return *kernel_; }
   const std::byte* panels() const { return panels_.data(); }
   std::int64_t panel_count() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
+  /// Panels of gates, followed by as many of what they gate; 0 where the weights are not gated, or a panel has outputs of both.
+  std::int64_t gate_panels() const { return gate_panels_; }
+  /// Panels [begin, end).
+  PanelRun run_of_panels(std::int64_t begin, std::int64_t end) const {
+    return {panels() + begin * panel_bytes(), panel_bytes(), end - begin};
+  }
   std::int64_t panel_bytes() const { return (steps_ + groups_) * kStepBytes; }
   /// Steps of a whole panel, all slices, those of scales not counted.
   std::int64_t steps() const { return steps_; }
@@ -74,6 +80,7 @@ class CpuPackedLinear final : public PackedLinear {
   std::int64_t inputs_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t groups_ = 0;
+  std::int64_t gate_panels_ = 0;
   std::vector<std::int64_t> slice_steps_;
   std::vector<Run> runs_;
   AlignedArray panels_;

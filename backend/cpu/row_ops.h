@@ -36,16 +36,27 @@ struct AttentionBlock {
 
 constexpr std::int64_t attention_state_size(std::int64_t head_dim) { return 32 + padded_head_dim(head_dim); }
 
+/// Operations whose results products read, of all threads.
+struct ResultOps {
+  void (*rms_norm)(const float* x, const float* weight, float eps, float* y, std::int64_t cols);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, float* y, std::int64_t cols);
+  /// Of `rows` rows, those of gate and up `stride` elements apart.
+  void (*silu_mul)(const float* gate, const float* up, std::int64_t stride, float* out, std::int64_t out_stride,
+                   std::int64_t rows, std::int64_t cols);
+  /// out [head_dim] = weighted values / sum of weights.
+  void (*attention_end)(const float* state, std::int64_t head_dim, float* out);
+};
+
 /// The operations on one row (attention: on one block of keys), one set of functions for each instruction set. Templates over a lane
 /// type (*_inl.h, lanes_*.h) make all of them, so that every instruction set gives the same bits. Raw pointers only: a function of a
 /// standard header that were compiled here, out of line, with wider instructions could be the one that the linker keeps for all.
 struct RowOps {
-  void (*rms_norm)(const float* x, const float* weight, float eps, float* y, std::int64_t cols);
-  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, float* y, std::int64_t cols);
+  ResultOps kept;
+  /// The same, results past this core's caches to memory. Whoever tells other threads of them has _mm_sfence() before.
+  ResultOps for_others;
+
   /// cos, sin [head_dim / 2] of the row's position.
   void (*rope)(float* x, std::int64_t heads, std::int64_t head_dim, const float* cos, const float* sin);
-
-  void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t cols);
   void (*gelu_tanh)(float* x, std::int64_t cols);
   void (*add)(float* x, const float* y, std::int64_t cols);
 
@@ -61,8 +72,6 @@ struct RowOps {
   void (*attention_begin)(float* state, std::int64_t head_dim);
   void (*attention_block)(const AttentionBlock& block, float scale, const AttentionQuery* queries,
                           std::int64_t query_count);
-  /// out [head_dim] = weighted values / sum of weights.
-  void (*attention_end)(const float* state, std::int64_t head_dim, float* out);
 };
 
 /// `isa` must not be above detect_isa().

@@ -10,12 +10,19 @@
 
 namespace specdec {
 
+template <typename V, Keep kKeep>
+inline constexpr ResultOps kResultOps{
+    .rms_norm = rms_norm_row<V, kKeep>,
+    .layer_norm = layer_norm_row<V, kKeep>,
+    .silu_mul = silu_mul_rows<V, kKeep>,
+    .attention_end = attention_end<V, kKeep>,
+};
+
 template <typename V, typename D>
 inline constexpr RowOps kRowOps{
-    .rms_norm = rms_norm_row<V>,
-    .layer_norm = layer_norm_row<V>,
+    .kept = kResultOps<V, Keep::kInCaches>,
+    .for_others = kResultOps<V, Keep::kInMemory>,
     .rope = rope_row<V>,
-    .silu_mul = silu_mul_row<V>,
     .gelu_tanh = gelu_tanh_row<V>,
     .add = add_row<V>,
     .max = max_row<V>,
@@ -25,7 +32,6 @@ inline constexpr RowOps kRowOps{
     .sum_scaled_exp = sum_scaled_exp_row<V, D>,
     .attention_begin = attention_begin<V>,
     .attention_block = attention_block<V>,
-    .attention_end = attention_end<V>,
 };
 
 }  // namespace specdec

@@ -125,6 +125,7 @@ void ThreadPool::fork_join(Call call, void* context) {
   call_ = call;
   context_ = context;
   pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  _mm_sfence();  // as in work()
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
   call(context, 0);
@@ -141,6 +142,7 @@ void ThreadPool::work(int thread) {
       return;
     }
     call_(context_, thread);
+    _mm_sfence();  // what was stored past the caches is there before anyone is told
     if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       pending_.notify_one();
     }

@@ -23,10 +23,10 @@ struct OperationCost {
   double bytes = 0;  ///< that it must read or write at least once: weights, keys and values, rows
 };
 
-/// A backend of the host that takes the time of each operation, and counts what it must move.
-class MeasuredBackend final : public ForwardingBackend {
+/// A backend of the host that takes the time of each operation, fused ones whole, and counts what it must move.
+class MeasuredBackend final : public ObservingBackend {
  public:
-  explicit MeasuredBackend(std::unique_ptr<Backend> inner) : ForwardingBackend(std::move(inner)) {}
+  explicit MeasuredBackend(std::unique_ptr<Backend> inner) : ObservingBackend(std::move(inner)) {}
 
   void reset() {
     for (OperationCost& cost : costs_) cost = {.name = std::move(cost.name)};
@@ -37,25 +37,44 @@ class MeasuredBackend final : public ForwardingBackend {
   void matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream stream) override {
     timed({"product", weight.in_features(), weight.out_features()},
           static_cast<double>(weight.bytes()) + size_of(x) + size_of(y),
-          [&] { ForwardingBackend::matmul(weight, x, y, stream); });
+          [&] { ObservingBackend::matmul(weight, x, y, stream); });
+  }
+  void matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,
+                       Stream stream) override {
+    timed({"gated product", weight.in_features(), weight.out_features()},
+          static_cast<double>(weight.bytes()) + size_of(x) + size_of(out),
+          [&] { ObservingBackend::matmul_silu_mul(weight, x, bias, gate_up, out, stream); });
   }
   void rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream stream) override {
-    timed({"norm"}, size_of(x) + size_of(y), [&] { ForwardingBackend::rms_norm(x, weight, eps, y, stream); });
+    timed({"norm"}, size_of(x) + size_of(y), [&] { ObservingBackend::rms_norm(x, weight, eps, y, stream); });
   }
   void layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream stream) override {
-    timed({"norm"}, size_of(x) + size_of(y), [&] { ForwardingBackend::layer_norm(x, weight, bias, eps, y, stream); });
+    timed({"norm"}, size_of(x) + size_of(y), [&] { ObservingBackend::layer_norm(x, weight, bias, eps, y, stream); });
+  }
+  void add_rms_norm(Rows x, ConstRows y, const float* weight, float eps, Rows z, Stream stream) override {
+    timed({"residual and norm"}, 4 * size_of(x), [&] { ObservingBackend::add_rms_norm(x, y, weight, eps, z, stream); });
+  }
+  void add_layer_norm(Rows x, ConstRows y, const float* weight, const float* bias, float eps, Rows z,
+                      Stream stream) override {
+    timed({"residual and norm"}, 4 * size_of(x),
+          [&] { ObservingBackend::add_layer_norm(x, y, weight, bias, eps, z, stream); });
   }
   void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) override {
-    timed({"embedding"}, 2 * size_of(x), [&] { ForwardingBackend::embed(table, index, x, stream); });
+    timed({"embedding"}, 2 * size_of(x), [&] { ObservingBackend::embed(table, index, x, stream); });
   }
   void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream stream) override {
-    timed({"rotary embedding"}, 2 * size_of(x), [&] { ForwardingBackend::rope(x, head_dim, cos, sin, chain, stream); });
+    timed({"rotary embedding"}, 2 * size_of(x), [&] { ObservingBackend::rope(x, head_dim, cos, sin, chain, stream); });
   }
   void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream stream) override {
     timed({"append to the KV cache"}, 2 * (size_of(keys) + size_of(values)),
-          [&] { ForwardingBackend::kv_append(kv, layer, chain, keys, values, stream); });
+          [&] { ObservingBackend::kv_append(kv, layer, chain, keys, values, stream); });
+  }
+  void rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos, const float* sin,
+                   KvStore& kv, std::int64_t layer, const RowChain& chain, Stream stream) override {
+    timed({"rotary embedding and append"}, 2 * (size_of(query) + size_of(keys) + size_of(values)),
+          [&] { ObservingBackend::rope_append(query, keys, values, head_dim, cos, sin, kv, layer, chain, stream); });
   }
   void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                  std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {
@@ -63,19 +82,19 @@ class MeasuredBackend final : public ForwardingBackend {
     const auto slots = static_cast<double>(chain.first_slot + chain.rows());
     const double cache = 2 * slots * static_cast<double>(shape.kv_heads * shape.head_dim) * sizeof(float);
     timed({"attention"}, cache + size_of(q) + size_of(out),
-          [&] { ForwardingBackend::attention(q, kv, layer, chain, kv_head, scale, out, stream); });
+          [&] { ObservingBackend::attention(q, kv, layer, chain, kv_head, scale, out, stream); });
   }
   void silu_mul(ConstRows gate_up, Rows out, Stream stream) override {
-    timed({"activation"}, size_of(gate_up) + size_of(out), [&] { ForwardingBackend::silu_mul(gate_up, out, stream); });
+    timed({"activation"}, size_of(gate_up) + size_of(out), [&] { ObservingBackend::silu_mul(gate_up, out, stream); });
   }
   void gelu_tanh(Rows x, Stream stream) override {
-    timed({"activation"}, 2 * size_of(x), [&] { ForwardingBackend::gelu_tanh(x, stream); });
+    timed({"activation"}, 2 * size_of(x), [&] { ObservingBackend::gelu_tanh(x, stream); });
   }
   void add_bias(Rows y, const float* bias, Stream stream) override {
-    timed({"bias"}, 2 * size_of(y), [&] { ForwardingBackend::add_bias(y, bias, stream); });
+    timed({"bias"}, 2 * size_of(y), [&] { ObservingBackend::add_bias(y, bias, stream); });
   }
   void add(Rows x, ConstRows y, Stream stream) override {
-    timed({"residual"}, 3 * size_of(x), [&] { ForwardingBackend::add(x, y, stream); });
+    timed({"residual"}, 3 * size_of(x), [&] { ObservingBackend::add(x, y, stream); });
   }
 
  private:

@@ -48,7 +48,7 @@ std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t commi
   RowOps ops = row_ops(Isa::kScalar);
   ops.attention_begin = &begin_and_be_seen;
   ThreadPool pool(4);
-  CpuAttention attention(ops, pool);
+  CpuAttention attention(ops, ops.kept, pool);
   attending.clear();
   attend(attention, rows, heads, committed);
   return attending.size();
@@ -65,7 +65,7 @@ TEST(CpuAttention, AsksForTheBlockThatItTakesNext) {
   RowOps ops = row_ops(Isa::kScalar);
   ops.attention_block = &note_block;
   ThreadPool pool(1);
-  CpuAttention attention(ops, pool);
+  CpuAttention attention(ops, ops.kept, pool);
   for (const std::int64_t committed : {0, 62, 64, 200}) {
     noted_blocks.clear();
     constexpr std::int64_t kHeads = 3;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/cpu/matmul.h"
+#include "backend/cpu/row_ops.h"
 #include "tests/unit/matmul_cases.h"
 
 namespace specdec {
@@ -122,6 +123,47 @@ TEST_P(MatmulNext, WeightsThatAreGoneAreNotTouched) {
   float y[16] = {};
   matmul(weight, {x, 1, 64, 64}, {y, 1, 16, 16}, scratch_, pool_);
   EXPECT_EQ(asked_count, 1) << "by its address alone";
+}
+
+/// Panels of a run, and the first of those that it may ask for, or -1.
+struct GatedRun {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t next;
+  bool operator==(const GatedRun&) const = default;
+};
+std::vector<GatedRun> gated_runs;
+
+void write_down_gated(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
+  const bool is_known = job.next.data != nullptr;
+  gated_runs.push_back({begin, end, is_known ? (job.next.data - job.panels) / job.panel_bytes : -1});
+}
+
+TEST(MatmulNextGated, GatesAskForWhatTheyGateAndThatForTheNextGates) {
+  MatmulKernel kernel = kWritesDown;
+  kernel.run = &write_down_gated;
+  const Weight values(2 * 16 * 10, 512, 1);
+  LinearSpec spec = values.spec(DType::kBF16);  // panels of 16 KB, ten of gates
+  spec.gated = true;
+  const CpuPackedLinear weight{spec, kernel};
+  ASSERT_EQ(weight.gate_panels(), 10);
+  ThreadPool pool(1);
+  MatmulScratch scratch;
+  scratch.reserve(weight, 1);
+  std::vector<float> x(512);
+  std::vector<float> out(160);
+  const RowOps& ops = row_ops(Isa::kScalar);
+  const auto runs = [&] {
+    gated_runs.clear();
+    matmul_silu_mul(weight, {x.data(), 1, 512, 512}, nullptr, {out.data(), 1, 160, 160}, ops, ops.kept, scratch, pool);
+    return gated_runs;
+  };
+  // 64 KB of each at a time. The weight itself came next the last time.
+  const auto expected = [](std::int64_t at_the_end) {
+    return std::vector<GatedRun>{{0, 4, 10}, {10, 14, 4}, {4, 8, 14}, {14, 18, 8}, {8, 10, 18}, {18, 20, at_the_end}};
+  };
+  EXPECT_EQ(runs(), expected(-1));
+  EXPECT_EQ(runs(), expected(0));
 }
 
 std::atomic<int> jobs_from_memory;
