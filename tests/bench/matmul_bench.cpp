@@ -21,6 +21,7 @@
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/matmul_kernel.h"
 #include "runtime/statistics.h"
+#include "tests/bench/places.h"
 #include "tests/bench/roofs.h"
 
 namespace specdec {
@@ -123,8 +124,7 @@ struct Subject {
 };
 
 void report(const std::string& name, const std::vector<Shape>& shapes, const std::vector<Subject>& subjects,
-            ThreadPool& pool, int repetitions) {
-  const std::vector<std::int64_t> row_counts = {1, 2, 3, 4, 5, 8, 9, 12, 16, 64};
+            const std::vector<std::int64_t>& row_counts, ThreadPool& pool, int repetitions) {
   std::vector<std::unique_ptr<Model>> models;
   for (const Subject& subject : subjects) {
     models.push_back(std::make_unique<Model>(shapes, subject.dtype, *subject.kernel, pool.size()));
@@ -135,15 +135,18 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
     seconds[m].resize(row_counts.size());
     roofs.emplace_back(subjects[m].dtype, row_counts);
   }
+  std::vector<std::vector<double>> line_seconds;  // before and after all models' passes of a row count
   constexpr int kWarmUp = 3;
   for (int repetition = -kWarmUp; repetition < repetitions; ++repetition) {
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
+      const double before = RoofTeam(pool.size()).line_seconds();
       for (std::size_t m = 0; m < models.size(); ++m) {
         const double time = seconds_of([&] { models[m]->pass(row_counts[i], pool); });
         if (repetition >= 0) {
           seconds[m][i].push_back(time);
         }
       }
+      if (repetition >= 0) line_seconds.push_back({before, RoofTeam(pool.size()).line_seconds()});
     }
     RoofTeam team(pool.size());
     for (std::size_t m = 0; m < models.size(); ++m) {
@@ -171,6 +174,28 @@ void report(const std::string& name, const std::vector<Shape>& shapes, const std
                  median_ratio(of_rows, seconds[m].front()), median_ratio(of_rows, reads),
                  has_roofline ? fmt::format(" {:>10}", over_roofline) : "",
                  m > 0 ? fmt::format(" {:>9.2f}", median_ratio(of_rows, seconds.front()[i])) : "");
+    }
+  }
+  if (pool.size() == 1) return;
+  for (const Place& place : places_of(line_seconds)) {
+    fmt::print("\nwhere a line takes {:.0f} to {:.0f} ns from core to core\n{:>5} {:>6} {:>10}",
+               place.least_seconds * 1e9, place.most_seconds * 1e9, "rows", "times", "ms");
+    for (const Subject& subject : subjects | std::views::drop(1))
+      fmt::print("  {} / {}", subject.name, subjects.front().name);
+    fmt::print("\n");
+    for (std::size_t i = 0; i < row_counts.size(); ++i) {
+      std::vector<std::size_t> repetitions_there;
+      for (const std::size_t moment : place.repeats) {
+        if (moment % row_counts.size() == i) repetitions_there.push_back(moment / row_counts.size());
+      }
+      if (repetitions_there.empty()) continue;
+      const std::vector<double> first = taken(seconds.front()[i], repetitions_there);
+      fmt::print("{:>5} {:>6} {:>10.3f}", row_counts[i], first.size(), median(first) * 1e3);
+      for (std::size_t m = 1; m < models.size(); ++m) {
+        const int width = static_cast<int>(subjects[m].name.size() + subjects.front().name.size() + 5);
+        fmt::print("{:>{}.3f}", median_ratio(taken(seconds[m][i], repetitions_there), first), width);
+      }
+      fmt::print("\n");
     }
   }
 }
@@ -207,6 +232,7 @@ int main(int argc, char** argv) {
   std::string weights = "bf16";
   std::vector<std::string> beside;
   std::string shapes = "both";
+  std::vector<std::int64_t> rows{1, 2, 3, 4, 5, 8, 9, 12, 16, 64};
   int threads = 1;
   int repetitions = 15;
   app.add_option("--isa", isa_name, "scalar, avx2, avx512, avx512_bf16 or amx_bf16")->capture_default_str();
@@ -218,6 +244,10 @@ int main(int argc, char** argv) {
   app.add_option("--beside", beside, "others, which take turns with it");
   app.add_option("--shapes", shapes, "which model")
       ->check(CLI::IsMember({"shipped", "large", "both"}))
+      ->capture_default_str();
+  app.add_option("--rows", rows, "row counts, the first of which others are compared with")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, Model::kMostRows))
       ->capture_default_str();
   app.add_option("--threads", threads, "threads")->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--repetitions", repetitions, "repetitions")->check(CLI::Range(1, 10000))->capture_default_str();
@@ -247,11 +277,11 @@ int main(int argc, char** argv) {
   fmt::print("{}, {} thread(s), medians of {}\n", isa_name, threads, repetitions);
   if (shapes != "large") {
     report("shipped target (12 layers, d 256, ff 768, vocabulary 4096)", llama_like(12, 256, 8, 768, 4096), subjects,
-           pool, repetitions * 10);
+           rows, pool, repetitions * 10);
   }
   if (shapes != "shipped") {
     report("large shape (3 layers, d 2048, ff 5632, vocabulary 8192)", llama_like(3, 2048, 16, 5632, 8192), subjects,
-           pool, repetitions);
+           rows, pool, repetitions);
   }
   return 0;
 }

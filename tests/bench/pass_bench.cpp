@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -39,6 +40,7 @@
 #include "runtime/statistics.h"
 #include "runtime/whole_file.h"
 #include "tests/bench/measured_backend.h"
+#include "tests/bench/places.h"
 #include "tests/bench/roofs.h"
 
 namespace specdec {
@@ -53,6 +55,7 @@ struct Options {
   int threads = 1;
   std::int64_t context = 128;
   int repeats = 60;
+  std::vector<std::int64_t> rows{1, 2, 3, 5, 9, kMostRows};
   std::optional<double> read_gbps;
   bool where = false;
   std::string json;
@@ -64,22 +67,47 @@ struct MeasuredPass {
   std::vector<OperationCost> operations;
 };
 
-/// The one that took the median time.
-const MeasuredPass& median_pass(std::vector<MeasuredPass>& passes) {
+/// The one that took the median time, which are not none.
+MeasuredPass median_pass(std::vector<MeasuredPass> passes) {
   const auto middle = passes.begin() + static_cast<std::ptrdiff_t>(passes.size() / 2);
   std::ranges::nth_element(passes, middle, {}, &MeasuredPass::seconds);
-  return *middle;
+  return std::move(*middle);
+}
+
+/// What was measured, repeat by repeat.
+struct Measurements {
+  std::vector<std::int64_t> row_counts;
+  std::vector<std::vector<MeasuredPass>> passes;      ///< of each row count
+  std::vector<double> read_seconds;                   ///< none where there is no plain read
+  std::vector<std::vector<double>> roofline_seconds;  ///< of each row count, none where it has no roofline
+  std::vector<std::vector<double>>
+      line_seconds;  ///< from core to core, at several moments of each; none with one thread
+};
+
+/// One row first.
+std::vector<std::int64_t> with_one(std::vector<std::int64_t> rows) {
+  rows.push_back(1);
+  std::ranges::sort(rows);
+  const auto [first, last] = std::ranges::unique(rows);
+  rows.erase(first, last);
+  return rows;
+}
+
+std::vector<double> seconds_of(const std::vector<MeasuredPass>& passes) {
+  std::vector<double> seconds(passes.size());
+  std::ranges::transform(passes, seconds.begin(), &MeasuredPass::seconds);
+  return seconds;
 }
 
 /// Keeps the weights that the backend cpu packs, in order, for reading them in other ways.
-class KeptWeights final : public ForwardingBackend {
+class KeptWeights final : public ObservingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
+  using ObservingBackend::ObservingBackend;
 
   const std::vector<Words>& weights() const { return weights_; }
 
   std::unique_ptr<PackedLinear> pack(const LinearSpec& spec) override {
-    std::unique_ptr<PackedLinear> packed = ForwardingBackend::pack(spec);
+    std::unique_ptr<PackedLinear> packed = ObservingBackend::pack(spec);
     if (const auto* const host = dynamic_cast<const CpuPackedLinear*>(packed.get())) {
       weights_.push_back(words_of(host->panels(), host->bytes()));
     }
@@ -112,6 +140,49 @@ nlohmann::json told_where(std::int64_t rows, const MeasuredPass& pass, double gb
   }
   line(rest);
   return operations;
+}
+
+/// Prints what the repeats of one place, or all, came to; the same as JSON.
+nlohmann::json told(const Measurements& all, const std::vector<std::size_t>& repeats, std::size_t bytes,
+                    const Options& options) {
+  const std::vector<double> one = seconds_of(taken(all.passes.front(), repeats));
+  const std::vector<double> read = taken(all.read_seconds, repeats);
+  const double read_seconds = read.empty() ? 0 : median(read);
+  nlohmann::json told{{"plain_read_ms", nlohmann::json()},
+                      {"one_row_over_plain_read", nlohmann::json()},
+                      {"rows", nlohmann::json::array()}};
+  const bool has_roofline = std::ranges::any_of(all.roofline_seconds, [](const auto& of) { return !of.empty(); });
+  fmt::print("{:>5} {:>10} {:>12}{}\n", "rows", "ms", "over 1 row", has_roofline ? "  roofline ms  over it" : "");
+  for (std::size_t i = 0; i < all.row_counts.size(); ++i) {
+    const std::vector<double> seconds = seconds_of(taken(all.passes[i], repeats));
+    const double time = median(seconds);
+    const double over_one = median_ratio(seconds, one);
+    std::optional<double> roofline;
+    std::optional<double> over_roofline;
+    if (const std::vector<double> of_rows = taken(all.roofline_seconds[i], repeats); !of_rows.empty()) {
+      roofline = median(of_rows);
+      over_roofline = median_ratio(seconds, of_rows);
+    }
+    fmt::print("{:>5} {:>10.3f} {:>12.2f}{}\n", all.row_counts[i], time * 1e3, over_one,
+               roofline ? fmt::format(" {:>12.3f} {:>8.3f}", *roofline * 1e3, *over_roofline) : "");
+    told["rows"].push_back({{"rows", all.row_counts[i]},
+                            {"ms", time * 1e3},
+                            {"over_one_row", over_one},
+                            {"roofline_ms", nullable(roofline, 1e3)},
+                            {"over_roofline", nullable(over_roofline)}});
+  }
+  if (!read.empty()) {
+    told["plain_read_ms"] = read_seconds * 1e3;
+    told["one_row_over_plain_read"] = median_ratio(one, read);
+    fmt::print("plain read of {:.1f} MB: {:.3f} ms ({:.1f} GB/s); one row over it: {:.2f}\n",
+               static_cast<double>(bytes) * 1e-6, read_seconds * 1e3, static_cast<double>(bytes) / read_seconds * 1e-9,
+               median_ratio(one, read));
+  }
+  for (std::size_t i = 0; options.where && i < all.row_counts.size(); ++i) {
+    told["rows"][i]["operations"] = told_where(all.row_counts[i], median_pass(taken(all.passes[i], repeats)),
+                                               static_cast<double>(bytes) / read_seconds * 1e-9);
+  }
+  return told;
 }
 
 void run(const Options& options) {
@@ -151,9 +222,8 @@ void run(const Options& options) {
   model.prefill(std::span(tokens).first(after_context), cache, Stream{});
   const std::span<const Token> scored = std::span(tokens).subspan(after_context);
 
-  const std::vector<std::int64_t> row_counts{1, 2, 3, 5, 9, kMostRows};
-  std::vector<std::vector<double>> seconds(row_counts.size());
-  std::vector<std::vector<MeasuredPass>> passes(row_counts.size());
+  const std::vector<std::int64_t> row_counts = with_one(options.rows);
+  Measurements all{.row_counts = row_counts, .passes = std::vector<std::vector<MeasuredPass>>(row_counts.size())};
   const bool reads = kept != nullptr && !kept->weights().empty() && !options.read_gbps;
   if (options.where && !reads && !options.read_gbps) {
     throw_bad_input(fmt::format("--where: found the backend {}, of which there is no plain read, expected --read-gbps",
@@ -173,73 +243,64 @@ void run(const Options& options) {
     model.forward({scored.first(rows), std::span(position).first(rows), std::span(parent).first(rows)}, cache,
                   LogitRows::kAll, Stream{});
     backend->synchronize(Stream{});
-    seconds[which].push_back(now_seconds() - start);
-    if (measured != nullptr) passes[which].push_back({seconds[which].back(), measured->costs()});
+    MeasuredPass& pass = all.passes[which].emplace_back(now_seconds() - start);
+    if (measured != nullptr) pass.operations = measured->costs();
     cache.commit_prefix(0);
   };
+  const bool has_distance = backend->on_host() && options.threads > 1;
   constexpr int kWarmUp = 5;
   for (int repeat = -kWarmUp; repeat < options.repeats; ++repeat) {
+    std::vector<double> lines;
+    const auto measure_line = [&] {
+      if (has_distance) lines.push_back(RoofTeam(options.threads).line_seconds());
+    };
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
+      measure_line();
       time_rows((i + static_cast<std::size_t>(repeat + kWarmUp)) % row_counts.size());
     }
+    measure_line();
     if (reads) {
       RoofTeam team(options.threads);
       roofs.measure(team, kept->weights());
+      if (has_distance) lines.push_back(team.line_seconds());
     }
+    if (has_distance) all.line_seconds.push_back(std::move(lines));
     if (repeat == -1) {
-      std::ranges::for_each(seconds, [](auto& s) { s.clear(); });
-      std::ranges::for_each(passes, [](auto& p) { p.clear(); });
+      std::ranges::for_each(all.passes, [](auto& p) { p.clear(); });
+      all.line_seconds.clear();
       if (reads) roofs.choose();
     }
   }
-
-  const std::vector<double>& one = seconds.front();
-  std::optional<double> read;
-  std::optional<double> one_over_read;
   if (options.read_gbps) {
-    read = static_cast<double>(bytes) / (*options.read_gbps * 1e9);
-    one_over_read = median(one) / *read;
+    all.read_seconds.assign(static_cast<std::size_t>(options.repeats),
+                            static_cast<double>(bytes) / (*options.read_gbps * 1e9));
   } else if (reads) {
-    read = median(roofs.read_seconds());
-    one_over_read = median_ratio(one, roofs.read_seconds());
+    all.read_seconds = roofs.read_seconds();
   }
+  for (std::size_t i = 0; i < row_counts.size(); ++i) {
+    const std::vector<double>* const of_rows = reads ? roofs.roofline_seconds(i) : nullptr;
+    all.roofline_seconds.push_back(of_rows != nullptr ? *of_rows : std::vector<double>());
+  }
+
   nlohmann::json result{{"model", options.model},
                         {"backend", backend->description()},
                         {"dtype", options.dtype},
                         {"bytes", bytes},
                         {"weights", options.random ? label_of(choice) : "checkpoint"},
-                        {"plain_read_ms", nullable(read, 1e3)},
-                        {"one_row_over_plain_read", nullable(one_over_read)},
-                        {"rows", nlohmann::json::array()}};
+                        {"places", nlohmann::json::array()}};
   fmt::print("{}: {}, {} after {} tokens of context{}{}\n", std::filesystem::path(options.model).filename().string(),
              backend->description(), options.dtype, options.context, options.random ? ", " : "", label_of(choice));
-  const bool has_roofline = reads && roofs.any_roofline();
-  fmt::print("{:>5} {:>10} {:>12}{}\n", "rows", "ms", "over 1 row", has_roofline ? "  roofline ms  over it" : "");
-  for (std::size_t i = 0; i < row_counts.size(); ++i) {
-    const double time = median(seconds[i]);
-    const double over_one = median_ratio(seconds[i], one);
-    std::optional<double> roofline;
-    std::optional<double> over_roofline;
-    if (const std::vector<double>* const of_rows = has_roofline ? roofs.roofline_seconds(i) : nullptr) {
-      roofline = median(*of_rows);
-      over_roofline = median_ratio(seconds[i], *of_rows);
-    }
-    fmt::print("{:>5} {:>10.3f} {:>12.2f}{}\n", row_counts[i], time * 1e3, over_one,
-               roofline ? fmt::format(" {:>12.3f} {:>8.3f}", *roofline * 1e3, *over_roofline) : "");
-    result["rows"].push_back({{"rows", row_counts[i]},
-                              {"ms", time * 1e3},
-                              {"over_one_row", over_one},
-                              {"roofline_ms", nullable(roofline, 1e3)},
-                              {"over_roofline", nullable(over_roofline)}});
-  }
-  if (read) {
-    fmt::print("plain read of {:.1f} MB: {:.3f} ms ({:.1f} GB/s); one row over it: {:.2f}\n",
-               static_cast<double>(bytes) * 1e-6, *read * 1e3, static_cast<double>(bytes) / *read * 1e-9,
-               *one_over_read);
-  }
-  for (std::size_t i = 0; measured != nullptr && i < row_counts.size(); ++i) {
-    result["rows"][i]["operations"] =
-        told_where(row_counts[i], median_pass(passes[i]), static_cast<double>(bytes) / read.value() * 1e-9);
+  std::vector<std::size_t> repeats(static_cast<std::size_t>(options.repeats));
+  std::iota(repeats.begin(), repeats.end(), std::size_t{0});
+  result.update(told(all, repeats, bytes, options));
+  for (const Place& place : places_of(all.line_seconds)) {
+    const std::size_t count = place.repeats.size();
+    fmt::print("{}from core to core a line takes {:.0f} to {:.0f} ns in {} of {} repeats\n",
+               count < repeats.size() ? "\n" : "", place.least_seconds * 1e9, place.most_seconds * 1e9, count,
+               repeats.size());
+    nlohmann::json figures{{"line_ns", {place.least_seconds * 1e9, place.most_seconds * 1e9}}, {"repeats", count}};
+    if (count < repeats.size()) figures.update(told(all, place.repeats, bytes, options));
+    result["places"].push_back(std::move(figures));
   }
   if (!options.json.empty()) {
     write_whole_file(options.json, result.dump(2) + "\n", "--json");
@@ -267,6 +328,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "scalar", "avx2", "avx512", "avx512_bf16", "amx_bf16"}));
   app.add_option("--threads", options.threads, "compute threads");
   app.add_option("--context", options.context, "tokens committed before each pass")->check(CLI::Range(1, 100000));
+  app.add_option("--rows", options.rows, "row counts beside one")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, specdec::kMostRows));
   app.add_option("--repeats", options.repeats, "measured passes per row count")->check(CLI::Range(1, 100000));
   app.add_flag("--where", options.where, "also say where a pass goes, operation by operation");
   app.add_option("--json", options.json, "also write the figures here");

@@ -37,13 +37,13 @@ class PassBench(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         for row in found["rows"]:
             operations = {operation["operation"]: operation for operation in row["operations"]}
-            products = [operation for name, operation in operations.items() if name.startswith("product ")]
+            products = [operation for name, operation in operations.items() if "product " in name]
             weights = sum(operation["bytes"] for operation in products)
             self.assertGreater(weights, found["bytes"], "all weights, and the rows")
             self.assertLess(weights, found["bytes"] * (1 + 0.1 * row["rows"]))
             layers = operations["attention"]["calls"]
             self.assertEqual(sum(operation["calls"] for operation in products), 4 * layers + 1)
-            self.assertEqual(operations["norm"]["calls"], 2 * layers + 1)
+            self.assertEqual(operations["norm"]["calls"] + operations["residual and norm"]["calls"], 2 * layers + 1)
             self.assertGreaterEqual(operations["between operations"]["ms"], 0)
             self.assertIn("where a pass of %d row" % row["rows"], out)
 
@@ -66,6 +66,28 @@ class PassBench(unittest.TestCase):
             self.assertGreater(found["one_row_over_plain_read"], 0)
             self.assertEqual(found["weights"], "weights: random (seed 0)" if "random" in more else "checkpoint")
             self.assertIn("plain read of", out)
+
+    def test_places(self):
+        _, found, out, _ = run("--threads", "2", "--repeats", "7")
+        self.assertGreater(len(found["places"]), 0)
+        repeats = 0
+        for place in found["places"]:
+            least, most = place["line_ns"]
+            self.assertTrue(0 < least <= most)
+            self.assertIn("a line takes %.0f to %.0f ns in %d of 7 repeats" % (least, most, place["repeats"]), out)
+            repeats += place["repeats"]
+            # Figures of its own where not all repeats are of it.
+            self.assertEqual("rows" in place, place["repeats"] < 7)
+            if "rows" in place:
+                self.assertEqual([row["rows"] for row in place["rows"]], [row["rows"] for row in found["rows"]])
+        self.assertLessEqual(repeats, 7)
+        _, found, out, _ = run()
+        self.assertEqual(found["places"], [])
+        self.assertNotIn("a line takes", out)
+
+    def test_chosen_rows_come_with_one(self):
+        _, found, _, _ = run("--rows", "7,4")
+        self.assertEqual([row["rows"] for row in found["rows"]], [1, 4, 7])
 
     def test_ratios_of_one_repeat_are_those_of_its_times(self):
         _, found, _, _ = run("--repeats", "1")

@@ -49,6 +49,8 @@ class RoofTeam {
 
   /// Seconds of one pass over all buffers, each thread over its part of each.
   double time(const RoofWay& way, std::span<const Words> buffers);
+  /// Seconds that a line takes from the core of the first thread to that of the last or back, the least of several tries; of one thread 0.
+  double line_seconds();
 
  private:
   ThreadPool pool_;
