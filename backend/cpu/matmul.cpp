@@ -266,15 +266,17 @@ void matmul_silu_mul(const CpuPackedLinear& weight, ConstRows x, const float* bi
           const std::int64_t end = std::min(begin + step, chunk.panels.end);
           const std::int64_t cols = (end - begin) * kPanelOutputs;
           MatmulJob job = chunk.job;
+          // Each of both as a matrix of its own.
+          job.outputs = cols;
           job.y_stride = 2 * cols;
+          job.panels = weight.run_of_panels(begin, end).data;
           job.y = gate;
-          job.y_panel = begin;
           job.next = weight.run_of_panels(gates + begin, 2 * gates);
-          weight.kernel().run(job, begin, end);
+          weight.kernel().run(job, 0, end - begin);
+          job.panels = job.next.data;
           job.y = gate + cols;
-          job.y_panel = gates + begin;
           job.next = end < chunk.panels.end ? weight.run_of_panels(end, gates) : chunk.job.next;
-          weight.kernel().run(job, gates + begin, gates + end);
+          weight.kernel().run(job, 0, end - begin);
           const std::int64_t col = begin * kPanelOutputs;
           for (std::int64_t r = 0; bias != nullptr && r < job.rows; ++r) {
             ops.add(gate + r * job.y_stride, bias + col, cols);

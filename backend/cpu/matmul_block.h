@@ -356,7 +356,7 @@ struct SkinnyMatmul {
     for_sums<S>([&](int r, int b) {
       const std::int64_t first = (panel + (S::kTurnsBack ? -b : b)) * kPanelOutputs;
       const std::int64_t left = job.outputs - first;
-      float* to = y + r * job.y_stride + first - job.y_panel * kPanelOutputs;
+      float* to = y + r * job.y_stride + first;
       if (left >= kPanelOutputs) {
         V::store(to, sum[r][b]);
       } else {

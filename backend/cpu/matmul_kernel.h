@@ -41,9 +41,8 @@ struct MatmulJob {
   std::int64_t x_bytes;  ///< of one row
   std::int64_t rows;
   std::int64_t blocks;
-  float* y;                  ///< [rows, outputs], or the columns of it that run() computes
-  std::int64_t y_stride;     ///< elements
-  std::int64_t y_panel = 0;  ///< whose outputs are the first columns of y
+  float* y;               ///< [rows, outputs]
+  std::int64_t y_stride;  ///< elements
   /// What the thread reads after `end` of run(), if it is known: its next part, or panels of the next matrix. The last products ask for the first bytes of it.
   PanelRun next = {};
   /// The weights are in no cache: more than the last one holds were read since they were.

@@ -233,7 +233,7 @@ struct TileMatmul {
       const std::int64_t first = (panel + sum / A) * kPanelOutputs;
       const std::int64_t left = job.outputs - first;
       const float* from = sums.of[sum];
-      float* to = y + sum % A * kTileRows * job.y_stride + first - job.y_panel * kPanelOutputs;
+      float* to = y + sum % A * kTileRows * job.y_stride + first;
       for (std::int64_t r = 0; r < rows_of(rows, sum % A); ++r, from += kPanelOutputs, to += job.y_stride) {
         if (left >= kPanelOutputs) {
           __builtin_memcpy(to, from, kPanelOutputs * sizeof(float));

@@ -134,9 +134,12 @@ struct GatedRun {
 };
 std::vector<GatedRun> gated_runs;
 
+const std::byte* gated_panels;
+
 void write_down_gated(const MatmulJob& job, std::int64_t begin, std::int64_t end) {
-  const bool is_known = job.next.data != nullptr;
-  gated_runs.push_back({begin, end, is_known ? (job.next.data - job.panels) / job.panel_bytes : -1});
+  const auto place_of = [&](const std::byte* panel) { return (panel - gated_panels) / job.panel_bytes; };
+  const std::int64_t first = place_of(job.panels);
+  gated_runs.push_back({first + begin, first + end, job.next.data != nullptr ? place_of(job.next.data) : -1});
 }
 
 TEST(MatmulNextGated, GatesAskForWhatTheyGateAndThatForTheNextGates) {
@@ -147,6 +150,7 @@ TEST(MatmulNextGated, GatesAskForWhatTheyGateAndThatForTheNextGates) {
   spec.gated = true;
   const CpuPackedLinear weight{spec, kernel};
   ASSERT_EQ(weight.gate_panels(), 10);
+  gated_panels = weight.panels();
   ThreadPool pool(1);
   MatmulScratch scratch;
   scratch.reserve(weight, 1);
