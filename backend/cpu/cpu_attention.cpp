@@ -15,6 +15,7 @@ struct CpuAttention::Pass {
   std::span<const std::int32_t> kv_head;
   float scale;
   Rows out;
+  const ResultOps& results;
 
   std::int64_t head_dim() const { return kv.shape().head_dim; }
 };
@@ -52,7 +53,7 @@ void CpuAttention::plan_rows(const RowChain& chain, std::int64_t head_dim) {
 }
 
 void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
-                           std::span<const std::int32_t> kv_head, float scale, Rows out) {
+                           std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results) {
   const std::int64_t rows = chain.rows();
   const auto heads = static_cast<std::int64_t>(kv_head.size());
   const std::int64_t kv_heads = kv.shape().kv_heads;
@@ -60,7 +61,7 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
     return;
   }
   plan_rows(chain, kv.shape().head_dim);
-  const Pass pass{q, kv, layer, chain, kv_head, scale, out};
+  const Pass pass{q, kv, layer, chain, kv_head, scale, out, results};
 
   // A unit has heads / kv_heads queries a row on average.
   const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit * kv_heads / heads);
@@ -159,7 +160,7 @@ void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows,
 
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
     for_heads(r, [&](std::int64_t head, const float* state) {
-      results_.attention_end(state, dim, pass.out.row(r) + head * dim);
+      pass.results.attention_end(state, dim, pass.out.row(r) + head * dim);
     });
   }
 }

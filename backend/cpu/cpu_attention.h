@@ -19,12 +19,11 @@ namespace specdec {
 /// Holds scratch that grows to the largest pass and is then reused.
 class CpuAttention {
  public:
-  /// `results`: those of `ops` that are kept or for others.
-  CpuAttention(const RowOps& ops, const ResultOps& results, ThreadPool& pool)
-      : ops_(ops), results_(results), pool_(pool), scratch_(pool.size()) {}
+  CpuAttention(const RowOps& ops, ThreadPool& pool) : ops_(ops), pool_(pool), scratch_(pool.size()) {}
 
+  /// `results`: how `out` is written.
   void forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
-               std::span<const std::int32_t> kv_head, float scale, Rows out);
+               std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results);
 
  private:
   /// One thread's.
@@ -40,7 +39,6 @@ class CpuAttention {
   void gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block, Scratch& scratch) const;
 
   const RowOps& ops_;
-  const ResultOps& results_;
   ThreadPool& pool_;
   std::vector<Scratch> scratch_;
   // Of the current pass, per row: ancestors in the pass before it, and whether they are the rows 0, 1, ..., row - 1.

@@ -40,10 +40,10 @@ int positive(int threads) {
 CpuBackend::CpuBackend(Isa isa, int threads, ThreadPool::Pin pin, PackedCache* cache)
     : isa_(supported(isa)),
       ops_(row_ops(isa)),
-      results_(threads > 1 && has_costly_shared_lines() ? ops_.for_others : ops_.kept),
       pool_(positive(threads), pin),
       cache_(cache),
-      attention_(ops_, results_, pool_) {
+      shares_costly_lines_(threads > 1 && has_costly_shared_lines()),
+      attention_(ops_, pool_) {
   flush_subnormals_to_zero();
 }
 
@@ -92,7 +92,11 @@ void CpuBackend::matmul_silu_mul(const PackedLinear& weight, ConstRows x, const 
     Backend::matmul_silu_mul(weight, x, bias, gate_up, out, stream);
     return;
   }
-  specdec::matmul_silu_mul(packed, x, bias, out, ops_, results_, matmul_scratch_, pool_);
+  specdec::matmul_silu_mul(packed, x, bias, out, ops_, results(), matmul_scratch_, pool_);
+}
+
+const ResultOps& CpuBackend::results() const {
+  return shares_costly_lines_ && !matmul_scratch_.reads_memory() ? ops_.for_others : ops_.kept;
 }
 
 int CpuBackend::threads_sharing(std::int64_t elements) const {
@@ -105,17 +109,18 @@ void CpuBackend::for_rows(std::int64_t rows, std::int64_t cols, const Task& task
 }
 
 void CpuBackend::rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream) {
-  for_rows(x.rows, x.cols, [&](std::int64_t r) { results_.rms_norm(x.row(r), weight, eps, y.row(r), x.cols); });
+  for_rows(x.rows, x.cols, [&](std::int64_t r) { results().rms_norm(x.row(r), weight, eps, y.row(r), x.cols); });
 }
 
 void CpuBackend::layer_norm(ConstRows x, const float* weight, const float* bias, float eps, Rows y, Stream) {
-  for_rows(x.rows, x.cols, [&](std::int64_t r) { results_.layer_norm(x.row(r), weight, bias, eps, y.row(r), x.cols); });
+  for_rows(x.rows, x.cols,
+           [&](std::int64_t r) { results().layer_norm(x.row(r), weight, bias, eps, y.row(r), x.cols); });
 }
 
 void CpuBackend::add_rms_norm(Rows x, ConstRows y, const float* weight, float eps, Rows z, Stream) {
   for_rows(x.rows, x.cols, [&](std::int64_t r) {
     ops_.add(x.row(r), y.row(r), x.cols);
-    results_.rms_norm(x.row(r), weight, eps, z.row(r), x.cols);
+    results().rms_norm(x.row(r), weight, eps, z.row(r), x.cols);
   });
 }
 
@@ -123,7 +128,7 @@ void CpuBackend::add_layer_norm(Rows x, ConstRows y, const float* weight, const 
                                 Stream) {
   for_rows(x.rows, x.cols, [&](std::int64_t r) {
     ops_.add(x.row(r), y.row(r), x.cols);
-    results_.layer_norm(x.row(r), weight, bias, eps, z.row(r), x.cols);
+    results().layer_norm(x.row(r), weight, bias, eps, z.row(r), x.cols);
   });
 }
 
@@ -180,12 +185,12 @@ void CpuBackend::kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream
 
 void CpuBackend::attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                            std::span<const std::int32_t> kv_head, float scale, Rows out, Stream) {
-  attention_.forward(q, static_cast<const CpuKv&>(kv), layer, chain, kv_head, scale, out);
+  attention_.forward(q, static_cast<const CpuKv&>(kv), layer, chain, kv_head, scale, out, results());
 }
 
 void CpuBackend::silu_mul(ConstRows gate_up, Rows out, Stream) {
   for_rows(out.rows, out.cols, [&](std::int64_t r) {
-    results_.silu_mul(gate_up.row(r), gate_up.row(r) + out.cols, gate_up.stride, out.row(r), out.stride, 1, out.cols);
+    results().silu_mul(gate_up.row(r), gate_up.row(r) + out.cols, gate_up.stride, out.row(r), out.stride, 1, out.cols);
   });
 }
 

@@ -73,6 +73,9 @@ class CpuBackend final : public Backend {
   template <typename Task>
   void for_rows(std::int64_t rows, std::int64_t cols, const Task& task);
 
+  /// Of operations whose results the next product reads: past the caches where shared lines are costly, unless this is a pass over weights from memory, which has
+  /// nothing to spare for them (docs/kernels.md, "Threads of a rank, ranks of a host").
+  const ResultOps& results() const;
   /// Calls task(heads) for parts of [0, heads), on several threads when rows * heads * head_dim elements are worth it: by heads, as products and attention are shared out, so
   /// that what a core has of them it keeps.
   template <typename Task>
@@ -82,9 +85,9 @@ class CpuBackend final : public Backend {
 
   Isa isa_;
   const RowOps& ops_;
-  const ResultOps& results_;
   ThreadPool pool_;
   PackedCache* cache_;
+  bool shares_costly_lines_;
   MatmulScratch matmul_scratch_;
   CpuAttention attention_;
 };

@@ -40,7 +40,7 @@ void attend(CpuAttention& attention, std::int64_t rows, std::int64_t heads, std:
   std::vector<float> q(static_cast<std::size_t>(rows * cols), 1.0F);
   std::vector<float> out(q.size());
   attention.forward({q.data(), rows, cols, cols}, kv, 0, {order, parent, committed}, kv_head, 1.0F,
-                    {out.data(), rows, cols, cols});
+                    {out.data(), rows, cols, cols}, row_ops(Isa::kScalar).kept);
 }
 
 /// Of a pool of four, those that attend.
@@ -48,7 +48,7 @@ std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t commi
   RowOps ops = row_ops(Isa::kScalar);
   ops.attention_begin = &begin_and_be_seen;
   ThreadPool pool(4);
-  CpuAttention attention(ops, ops.kept, pool);
+  CpuAttention attention(ops, pool);
   attending.clear();
   attend(attention, rows, heads, committed);
   return attending.size();
@@ -65,7 +65,7 @@ TEST(CpuAttention, AsksForTheBlockThatItTakesNext) {
   RowOps ops = row_ops(Isa::kScalar);
   ops.attention_block = &note_block;
   ThreadPool pool(1);
-  CpuAttention attention(ops, ops.kept, pool);
+  CpuAttention attention(ops, pool);
   for (const std::int64_t committed : {0, 62, 64, 200}) {
     noted_blocks.clear();
     constexpr std::int64_t kHeads = 3;
