@@ -19,8 +19,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 asan_files='acceptance adaptive_draft_length agreement aligned_array bench_.* calibration checkpoint config cpu_.* crafted_payload dedicated_draft delays dtype elementary gpu_backend gpu_products gpu_random_weights head interconnect_load kv_cache lane_sum linear matmul.*'
 asan_files+=' model_.* npy pass_times.* peer_sum philox random_weights rank_sum reference_backend rope round row_sampler rows_in_place sampler sentencepiece_fuzz shapes simulation'
 asan_files+=' shard_plan shm_communicator staging study study_results tensor_layout text_stream thread_.* timed_model tokenizer.* tree vector_math weights'
-tsan_files='aligned_array bench_results cpu_attention crafted_payload doorbell gpu_backend gpu_products greedy_bits lane_sum latency matmul_bits peer_sum report row_sampler shm_communicator thread_.* timed_model'
-tsan_tests='AlignedArray|ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuProductsTest.RanksAddUp|TensorMatmul.(EveryShape|GatesAct)|GpuRowSamplerTest.(Broken|Residuals|TheHostsTokenIs)|LaneSum|PeerSum|TimedRanksTest|MatmulBits.ThreadsChangeNothing|CpuAttention[.]'
+tsan_files='aligned_array bench_results core_distance cpu_attention crafted_payload doorbell gpu_backend gpu_products greedy_bits lane_sum latency matmul_bits peer_sum report row_sampler shm_communicator thread_.* timed_model'
+tsan_tests='AlignedArray|CoreDistance|ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuProductsTest.RanksAddUp|TensorMatmul.(EveryShape|GatesAct)|GpuRowSamplerTest.(Broken|Residuals|TheHostsTokenIs)|LaneSum|PeerSum|TimedRanksTest|MatmulBits.ThreadsChangeNothing|CpuAttention[.]'
 
 label=""
 under_mpirun='^mp$'

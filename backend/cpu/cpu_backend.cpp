@@ -42,7 +42,7 @@ CpuBackend::CpuBackend(Isa isa, int threads, ThreadPool::Pin pin, PackedCache* c
       ops_(row_ops(isa)),
       pool_(positive(threads), pin),
       cache_(cache),
-      shares_costly_lines_(threads > 1 && has_costly_shared_lines()),
+      distance_(pool_),
       attention_(ops_, pool_) {
   flush_subnormals_to_zero();
 }
@@ -68,6 +68,7 @@ std::unique_ptr<RowTable> CpuBackend::make_table(const WeightView& weight) {
 }
 
 void CpuBackend::embed(const RowTable& table, const std::int32_t* index, Rows x, Stream) {
+  distance_.look();  // a pass begins
   static_cast<const HostTable&>(table).read(index, x);
 }
 
@@ -93,10 +94,6 @@ void CpuBackend::matmul_silu_mul(const PackedLinear& weight, ConstRows x, const 
     return;
   }
   specdec::matmul_silu_mul(packed, x, bias, out, ops_, results(), matmul_scratch_, pool_);
-}
-
-const ResultOps& CpuBackend::results() const {
-  return shares_costly_lines_ && !matmul_scratch_.reads_memory() ? ops_.for_others : ops_.kept;
 }
 
 int CpuBackend::threads_sharing(std::int64_t elements) const {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/cpu/core_distance.h"
 #include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/matmul.h"
@@ -73,9 +74,8 @@ class CpuBackend final : public Backend {
   template <typename Task>
   void for_rows(std::int64_t rows, std::int64_t cols, const Task& task);
 
-  /// Of operations whose results the next product reads: past the caches where shared lines are costly, unless this is a pass over weights from memory, which has
-  /// nothing to spare for them (docs/kernels.md, "Threads of a rank, ranks of a host").
-  const ResultOps& results() const;
+  /// Of operations whose results the next product reads: past the caches where the team's cores are far from each other.
+  const ResultOps& results() const { return distance_.far() ? ops_.for_others : ops_.kept; }
   /// Calls task(heads) for parts of [0, heads), on several threads when rows * heads * head_dim elements are worth it: by heads, as products and attention are shared out, so
   /// that what a core has of them it keeps.
   template <typename Task>
@@ -87,7 +87,7 @@ class CpuBackend final : public Backend {
   const RowOps& ops_;
   ThreadPool pool_;
   PackedCache* cache_;
-  bool shares_costly_lines_;
+  CoreDistance distance_;
   MatmulScratch matmul_scratch_;
   CpuAttention attention_;
 };

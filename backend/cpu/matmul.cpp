@@ -166,7 +166,6 @@ MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight, std::i
     read_bytes_ += static_cast<std::int64_t>(weight.bytes());
   }
   known.read_bytes = read_bytes_;
-  reads_memory_ = from_memory;
   after_last_ = &known.next;
   return {.next = known.next, .from_memory = from_memory};
 }

@@ -38,8 +38,6 @@ class MatmulScratch {
   /// Whether as many bytes as the cache holds came from memory since the last turn of `weight`, or there was none. So a small draft beside a large target is read from memory
   /// for the first token of a loop and from the cache for the others. Where the size of the cache is not known, nothing is.
   bool will_read_memory(const CpuPackedLinear& weight) const { return will_read_memory(known_.at(&weight)); }
-  /// Whether the last turn did.
-  bool reads_memory() const { return reads_memory_; }
   /// Says that `weight` is multiplied with now, its first `shared_out` panels in their order by threads that share them.
   Turn turn_of(const CpuPackedLinear& weight, std::int64_t shared_out);
 
@@ -56,7 +54,6 @@ class MatmulScratch {
 
   std::unordered_map<const CpuPackedLinear*, Known> known_;
   PanelRun* after_last_ = nullptr;
-  bool reads_memory_ = false;
 };
 
 /// y = x * weight^T, as Backend::matmul says. x [rows, in_features], y [rows, out_features]. Reads each weight once for

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/core_distance.h"
 #include "backend/error.h"
 #include "runtime/clock.h"
 #include "runtime/statistics.h"
@@ -255,36 +255,13 @@ double RoofTeam::time(const RoofWay& way, std::span<const Words> buffers) {
 
 double RoofTeam::line_seconds() {
   if (size() == 1) return 0;
+  constexpr int kTurns = 400;
   constexpr int kTries = 10;
-  constexpr std::uint32_t kTurns = 200;
-  alignas(128) std::atomic<std::uint32_t> turn{0};
-  std::vector<double> seconds;
-  const auto await = [&](std::uint32_t mine) {
-    // Threads without a core each take turns on one.
-    for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
-      if (spins > 100'000) sched_yield();
-    }
-  };
-  const auto take_turns = [&](std::uint32_t first) {
-    for (std::uint32_t mine = first; mine < 2 * kTurns; mine += 2) {
-      await(mine);
-      turn.store(mine + 1, std::memory_order_release);
-    }
-  };
-  for (int i = 0; i < kTries; ++i) {
-    turn = 0;
-    pool_.run([&](int thread) {
-      if (thread == size() - 1) take_turns(1);
-      if (thread != 0) return;
-      turn.store(1, std::memory_order_release);  // the last is there when it answers
-      await(2);
-      const double start = now_seconds();
-      take_turns(2);
-      await(2 * kTurns);
-      seconds.push_back((now_seconds() - start) / (2 * kTurns - 2));
-    });
+  constexpr int kRounds = 20;  // threads without a core each seldom run at once
+  for (int i = 0; i < kRounds; ++i) {
+    if (const auto seconds = specdec::line_seconds(pool_, kTurns, kTries)) return *seconds;
   }
-  return std::ranges::min(seconds);
+  return 0;
 }
 
 Roofs::Roofs(DType dtype, std::span<const std::int64_t> row_counts) {

@@ -1,0 +1,50 @@
+#include "backend/cpu/core_distance.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <optional>
+#include <vector>
+
+namespace specdec {
+namespace {
+
+TEST(CoreDistance, OfOneThreadThereIsNone) {
+  ThreadPool pool(1);
+  EXPECT_EQ(line_seconds(pool, 16, 3), std::nullopt);
+}
+
+TEST(CoreDistance, IsTheTimeOfALineBetweenTheFirstAndTheLast) {
+  const std::vector<int> cores = own_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "one core";
+  for (const int threads : {2, 3}) {
+    ThreadPool pool(threads);
+    // Neighbours may keep a core from the team for a while.
+    std::optional<double> seconds;
+    for (int tries = 0; !seconds && tries < 10'000; ++tries) seconds = line_seconds(pool, 16, 3);
+    ASSERT_TRUE(seconds) << threads << " threads";
+    EXPECT_GT(*seconds, 1e-9);
+  }
+}
+
+TEST(CoreDistance, IsGivenUpWhereBothShareACore) {
+  cpu_set_t before;
+  CPU_ZERO(&before);
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(own_cores().front(), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  {
+    ThreadPool pool(2);  // which inherits it
+    // Each turn would take as long as the scheduler lets a thread run: it returns all the same, and so does the next round.
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(line_seconds(pool, 16, 3), std::nullopt);
+    int calls = 0;
+    pool.run([&](int thread) { calls += thread == 0 ? 1 : 0; });
+    EXPECT_EQ(calls, 1);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+}  // namespace
+}  // namespace specdec
