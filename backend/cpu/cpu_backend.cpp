@@ -82,7 +82,7 @@ std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
 }
 
 void CpuBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream) {
-  specdec::matmul(static_cast<const CpuPackedLinear&>(weight), x, y, matmul_scratch_, pool_);
+  specdec::matmul(static_cast<const CpuPackedLinear&>(weight), x, y, matmul_scratch_, pool_, distance_.far());
 }
 
 void CpuBackend::matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,

@@ -172,6 +172,11 @@ MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight, std::i
 
 namespace {
 
+/// Whether each row begins on a line of its own.
+bool begins_lines(Rows y) {
+  return reinterpret_cast<std::uintptr_t>(y.data) % AlignedArray::kAlignment == 0 && y.stride % kPanelOutputs == 0;
+}
+
 /// Some of a product: what to multiply with what, `rows` from row `first` on, by a thread.
 struct Chunk {
   MatmulJob job;  ///< without a y
@@ -236,7 +241,8 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
 
 }  // namespace
 
-void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool) {
+void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool,
+            bool for_others) {
   check(x.rows == y.rows && y.cols == weight.out_features(), "matmul: the shapes of x, the weight and y agree");
   multiply(
       weight, x, scratch, pool, weight.panel_count(),
@@ -244,6 +250,7 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
       [&](Chunk& chunk) {
         chunk.job.y = y.row(chunk.first);
         chunk.job.y_stride = y.stride;
+        chunk.job.y_past_caches = for_others && chunk.job.from_memory && begins_lines(y);
         weight.kernel().run(chunk.job, chunk.panels.begin, chunk.panels.end);
       });
 }

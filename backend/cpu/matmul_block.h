@@ -345,6 +345,16 @@ struct SkinnyMatmul {
     for_sums<S>([&](int r, int b) { sum[r][b] = value; });
   }
 
+  [[gnu::always_inline]] static void store_vector([[maybe_unused]] const MatmulJob& job, float* to, const Acc& acc) {
+    if constexpr (requires { V::store_past_caches(to, acc); }) {
+      if (job.y_past_caches) {
+        V::store_past_caches(to, acc);
+        return;
+      }
+    }
+    V::store(to, acc);
+  }
+
   template <class S>
   static void store(const MatmulJob& job, Sums<S>& sum, float* y, std::int64_t panel) {
     if constexpr (S::kInFours) {
@@ -358,7 +368,7 @@ struct SkinnyMatmul {
       const std::int64_t left = job.outputs - first;
       float* to = y + r * job.y_stride + first;
       if (left >= kPanelOutputs) {
-        V::store(to, sum[r][b]);
+        store_vector(job, to, sum[r][b]);
       } else {
         alignas(64) float lanes[kPanelOutputs];
         V::store(lanes, sum[r][b]);

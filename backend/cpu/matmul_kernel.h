@@ -43,6 +43,8 @@ struct MatmulJob {
   std::int64_t blocks;
   float* y;               ///< [rows, outputs]
   std::int64_t y_stride;  ///< elements
+  /// y begins on a line of its own in every row and may be written past the caches.
+  bool y_past_caches = false;
   /// What the thread reads after `end` of run(), if it is known: its next part, or panels of the next matrix. The last products ask for the first bytes of it.
   PanelRun next = {};
   /// The weights are in no cache: more than the last one holds were read since they were.

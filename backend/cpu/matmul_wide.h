@@ -22,6 +22,7 @@ struct Wide : Streams {
   static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
   static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
   static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+  static void store_past_caches(float* to, Acc acc) { _mm512_stream_ps(to, acc); }
   static __mmask16 first(std::int64_t count) {
     return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1U << count) - 1);
   }

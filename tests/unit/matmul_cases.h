@@ -124,26 +124,38 @@ inline std::vector<Range> slices_ending_at(const std::vector<std::int64_t>& ends
   return slices;
 }
 
-/// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen. Beside a cache of `cache_bytes`.
+/// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen. Beside a cache of `cache_bytes`. What is for others
+/// lies on lines of its own, or `offset` floats behind.
 inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads,
-                                        std::optional<std::int64_t> cache_bytes) {
+                                        std::optional<std::int64_t> cache_bytes, bool for_others = false,
+                                        std::int64_t offset = 0) {
   ThreadPool pool(threads);
   MatmulScratch scratch(cache_bytes);
   scratch.reserve(packed, pool.size());
   std::fill_n(scratch.data(), scratch.bytes(), std::byte{0xff});
   const std::int64_t in = packed.in_features();
   const std::int64_t out = packed.out_features();
-  std::vector<float> y(static_cast<std::size_t>(rows * out), std::nanf(""));
-  matmul(packed, {x, rows, in, in}, {y.data(), rows, out, out}, scratch, pool);
-  return y;
+  constexpr std::int64_t kLine = AlignedArray::kAlignment / sizeof(float);
+  const std::int64_t stride = for_others ? (out + kLine - 1) / kLine * kLine : out;
+  AlignedArray place(static_cast<std::size_t>(rows * stride + offset) * sizeof(float));
+  std::fill_n(place.data(), place.bytes(), std::byte{0xff});
+  auto* const y = reinterpret_cast<float*>(place.data()) + offset;
+  matmul(packed, {x, rows, in, in}, {y, rows, out, stride}, scratch, pool, for_others);
+  std::vector<float> outputs;
+  for (std::int64_t r = 0; r < rows; ++r) outputs.insert(outputs.end(), y + r * stride, y + r * stride + out);
+  return outputs;
 }
 
-/// The same, once from a cache and once from memory, which are read differently: that the bits are the same is expected of every product.
+/// The same, once from a cache and from memory, which are read differently, from there also written past the caches: that the bits are the same is expected of every product.
 inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads = 1) {
   std::vector<float> y = multiply_once(packed, x, rows, threads, std::nullopt);
-  const std::vector<float> from_memory = multiply_once(packed, x, rows, threads, 0);
-  EXPECT_TRUE(y.empty() || std::memcmp(y.data(), from_memory.data(), y.size() * sizeof(float)) == 0)
-      << rows << " rows read from memory";
+  const auto expect = [&](const std::vector<float>& other, const char* what) {
+    EXPECT_TRUE(y.empty() || std::memcmp(y.data(), other.data(), y.size() * sizeof(float)) == 0) << rows << what;
+  };
+  expect(multiply_once(packed, x, rows, threads, 0), " rows read from memory");
+  for (const std::int64_t offset : {0, 1}) {
+    expect(multiply_once(packed, x, rows, threads, 0, true, offset), " rows for others");
+  }
   return y;
 }
 
