@@ -137,6 +137,8 @@ class Bench:
                 self.unjudged.append(functools.partial(self.hold_rows_against_the_roof, line, rows, statistics.median(of.ms[rows] for of in a),
                                                        statistics.median(of.over_roofline[rows] for of in a) if a[0].over_roofline[rows] else None, of_one))
             self.rows.append(line)
+            if name == "llama-1.1b":
+                self.rows += [figures.rows_line_of_place(self.features, rows, place) for place in figures.by_place(a)]
 
     def decode_alone(self, name):
         """Whole decoding, sampling and sums of ranks included."""

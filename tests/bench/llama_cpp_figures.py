@@ -36,19 +36,52 @@ def read(program, text):
 
 # What each program said. Times in ms a pass or a token.
 
+class Place(typing.NamedTuple):
+    """Where the cores of our threads were for some repeats, and what passes took there."""
+    line_ns: tuple  # least, most: that a line takes from core to core
+    repeats: int
+    over_one: dict
+    over_roofline: dict
+
+
 class Passes(typing.NamedTuple):
     bytes: int  # a pass
     ms: dict  # {rows: ms}
     over_one: dict  # {rows: times one row in turns with it}
     of_read: float  # one row's share of the plain read in turns with it
     over_roofline: dict  # {rows: times the roofline in turns with it}, None where there is none
+    places: list = []  # of them, the nearer first
 
 
 def of_pass_bench(found):
     rows = found["rows"]
+
+    def of_rows(of, figure):
+        return {row["rows"]: row[figure] for row in of}
+    places = [Place(tuple(place["line_ns"]), place["repeats"], of_rows(place.get("rows", rows), "over_one_row"), of_rows(place.get("rows", rows), "over_roofline"))
+              for place in found.get("places", [])]
     return Passes(bytes=found["bytes"], ms={row["rows"]: row["ms"] for row in rows},
-                  over_one={row["rows"]: row["over_one_row"] for row in rows}, of_read=1 / found["one_row_over_plain_read"],
-                  over_roofline={row["rows"]: row["over_roofline"] for row in rows})
+                  over_one=of_rows(rows, "over_one_row"), of_read=1 / found["one_row_over_plain_read"], over_roofline=of_rows(rows, "over_roofline"), places=places)
+
+
+FARTHER = 2  # times as long as a line takes in the nearer place, at least: pass_bench tells places apart so too
+
+
+def by_place(several):
+    """Of several runs of pass_bench: what all of them saw in each place, the nearer first; nothing where there was one place only. A host may move a virtual machine's cores from one chiplet to two and back
+    within a run, and figures of both together are of neither."""
+    groups = []
+    for place in sorted((place for passes in several for place in passes.places), key=lambda place: place.line_ns):
+        if not groups or place.line_ns[0] >= FARTHER * groups[-1][0].line_ns[0]:
+            groups.append([])
+        groups[-1].append(place)
+    if len(groups) < 2:
+        return []
+
+    def middle(of):
+        return {rows: statistics.median(place[rows] for place in of) if of[0][rows] is not None else None for rows in of[0]}
+    return [Place((min(of.line_ns[0] for of in group), max(of.line_ns[1] for of in group)), sum(of.repeats for of in group),
+                  middle([of.over_one for of in group]), middle([of.over_roofline for of in group])) for group in groups]
 
 
 def of_llama_bench(text):
@@ -146,10 +179,19 @@ def rows_verdict(flags, rows, over_one, over_roofline, over_longer_roof, one_row
     if "amx_bf16" in flags:
         goal, is_met = f"<= {AMX_GOALS[rows]:.2f} x one row (AMX)", over_one <= AMX_GOALS[rows]
     elif "avx512_bf16" in flags:
-        goal, is_met = f"<= {NEAR_ROOF:.2f} x roofline; is {over_roofline:.3f} (longer roof: {over_longer_roof:.3f})", over_roofline <= NEAR_ROOF
+        longer = f" (longer roof: {over_longer_roof:.3f})" if over_longer_roof is not None else ""
+        goal, is_met = f"<= {NEAR_ROOF:.2f} x roofline; is {over_roofline:.3f}{longer}", over_roofline <= NEAR_ROOF
     else:
         return "of AMX and AVX-512 BF16", "not measurable here"
     return goal, verdict(is_met) if one_row_met else f"not counted ({verdict(is_met)}): one row misses"
+
+
+def rows_line_of_place(flags, rows, place):
+    """The line of the table for a pass of several rows in one place. What it is worth there judges nothing: goals are of the run."""
+    told = rows_verdict(flags, rows, place.over_one[rows], place.over_roofline[rows], None, True)[1]
+    over = place.over_roofline[rows]
+    return row(f"  where a line takes {place.line_ns[0]:.0f} to {place.line_ns[1]:.0f} ns", "llama-1.1b", "x", [place.over_one[rows]], None,
+               f"{place.repeats} repeats" + (f"; {over:.3f} x roofline" if over is not None else ""), f"there: {told}" if told in ("met", "MISSED") else told)
 
 
 def not_here(flags):

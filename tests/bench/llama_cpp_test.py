@@ -90,6 +90,23 @@ class Output(unittest.TestCase):
         with self.assertRaises(figures.Unreadable):
             figures.of_specdec_dist(dist("autoregressive"), "speculative")
 
+    def test_passes_by_place(self):
+        def run(over, *places):
+            rows = [{"rows": 5, "ms": 3, "over_one_row": over, "roofline_ms": 2, "over_roofline": over + 0.1}]
+            return figures.of_pass_bench({"bytes": 8, "one_row_over_plain_read": 1, "rows": rows, "places": [
+                {"line_ns": [least, most], "repeats": repeats, **({"rows": [{**rows[0], "over_one_row": here, "over_roofline": here + 0.1}]} if here else {})} for least, most, repeats, here in places]})
+        near_alone, both, far_alone = run(1.0, (30, 60, 9, None)), run(1.2, (40, 70, 3, 1.1), (150, 160, 5, 1.3)), run(1.5, (140, 190, 9, None))
+        self.assertEqual(figures.by_place([near_alone, near_alone]), [])
+        self.assertEqual(figures.by_place([near_alone._replace(places=[])]), [])
+        near, far = figures.by_place([far_alone, both, near_alone])
+        self.assertEqual((near.line_ns, near.repeats, near.over_one), ((30, 70), 12, {5: 1.05}))
+        self.assertEqual((far.line_ns, far.repeats, far.over_one), ((140, 190), 14, {5: 1.4}))
+        self.assertAlmostEqual(far.over_roofline[5], 1.5)
+        line = figures.rows_line_of_place(["avx512_bf16"], 5, far)
+        self.assertEqual((line["what"], line["goal"], line["verdict"]), ("  where a line takes 140 to 190 ns", "14 repeats; 1.500 x roofline", "there: MISSED"))
+        self.assertEqual(figures.rows_line_of_place(["avx512_bf16"], 5, near._replace(over_roofline={5: 1.1}))["verdict"], "there: met")
+        self.assertEqual(figures.rows_line_of_place(["avx2"], 5, near._replace(over_roofline={5: None}))["goal"], "12 repeats")
+
     def test_the_best_roof_of_several_runs(self):
         runs = [figures.of_roof_bench({"roofs": [{"threads": 2, "read_GBps": read, "read_by": by, "GFLOPs": flops, "ways": []}]})
                 for read, by, flops in ((20, "a", 300), (22, "b", 250))]
