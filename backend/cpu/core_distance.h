@@ -7,7 +7,7 @@
 
 namespace specdec {
 
-/// Seconds that a line takes from the core of a team's first thread to that of its last, or back: the least mean of `turns` of them, which is even, of several tries. On one
+/// Seconds that a line takes from the core of a team's first thread to that of its last, or back: the least of several tries, each the mean of `turns` of them, an even number. On one
 /// chiplet of AMD's Zen 4 it is 25 to 70 ns, on two 140 to 190. Nothing where none could be measured: the team is of one thread, or one of both was not running, since both share a core, say.
 std::optional<double> line_seconds(ThreadPool& pool, int turns, int tries);
 

@@ -1,5 +1,7 @@
 #include "backend/cpu/matmul.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 
 #include "backend/cpu/matmul_kernel.h"
@@ -253,6 +255,8 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
         chunk.job.y_past_caches = for_others && chunk.job.from_memory && begins_lines(y);
         weight.kernel().run(chunk.job, chunk.panels.begin, chunk.panels.end);
       });
+  // The caller may tell other ranks of y, which a pool's rounds know nothing of.
+  if (for_others) _mm_sfence();
 }
 
 void matmul_silu_mul(const CpuPackedLinear& weight, ConstRows x, const float* bias, Rows out, const RowOps& ops,

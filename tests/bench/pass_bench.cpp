@@ -61,6 +61,8 @@ struct Options {
   std::string json;
 };
 
+Isa isa_of(const Options& options) { return options.isa == "auto" ? detect_isa() : parse_isa(options.isa).value(); }
+
 /// One pass, whole and by kinds of operations.
 struct MeasuredPass {
   double seconds = 0;
@@ -77,8 +79,9 @@ MeasuredPass median_pass(std::vector<MeasuredPass> passes) {
 /// What was measured, repeat by repeat.
 struct Measurements {
   std::vector<std::int64_t> row_counts;
-  std::vector<std::vector<MeasuredPass>> passes;      ///< of each row count
-  std::vector<double> read_seconds;                   ///< none where there is no plain read
+  std::vector<std::vector<MeasuredPass>> passes;  ///< of each row count
+  std::vector<double> read_seconds;               ///< none where there is no plain read
+  std::vector<double> fp32_rates;  ///< multiply-adds a second of registers, none where there is no plain read
   std::vector<std::vector<double>> roofline_seconds;  ///< of each row count, none where it has no roofline
   std::vector<std::vector<double>>
       line_seconds;  ///< from core to core, at several moments of each; none with one thread
@@ -118,28 +121,53 @@ class KeptWeights final : public ObservingBackend {
   std::vector<Words> weights_;
 };
 
-/// Prints where a pass of `rows` rows went, `gbps` being what memory gives; the same as JSON.
-nlohmann::json told_where(std::int64_t rows, const MeasuredPass& pass, double gbps) {
+/// What no operation can be quicker than: it reads and writes its bytes at the memory's speed and multiplies at the units'.
+struct Floors {
+  double bytes_a_second = 0;
+  double weight_bytes_a_second = 0;   ///< of products, at their roofline; 0 where they have none, as on tiles
+  double multiply_adds_a_second = 0;  ///< in fp32; 0: not known
+
+  double seconds(const OperationCost& cost) const {
+    const double products = weight_bytes_a_second > 0 ? cost.weight_bytes / weight_bytes_a_second : 0;
+    const double attention = multiply_adds_a_second > 0 ? cost.multiply_adds / multiply_adds_a_second : 0;
+    return std::max({cost.bytes / bytes_a_second, products, attention});
+  }
+};
+
+/// Prints where a pass of `rows` rows went; the same as JSON.
+nlohmann::json told_where(std::int64_t rows, const MeasuredPass& pass, const Floors& floors) {
   fmt::print("\nwhere a pass of {} row{} goes\n{:<26} {:>5} {:>10} {:>9} {:>9} {:>8}\n", rows, rows == 1 ? "" : "s",
              "operation", "calls", "MB", "least ms", "ms", "of all");
   OperationCost rest{.name = "between operations", .seconds = pass.seconds};
+  double least_of_all = 0;
   nlohmann::json operations = nlohmann::json::array();
   const auto line = [&](const OperationCost& cost) {
-    const double least = cost.bytes / (gbps * 1e9);
+    const double least = floors.seconds(cost);
     fmt::print("{:<26} {:>5} {:>10.3f} {:>9.4f} {:>9.4f} {:>6.1f} %\n", cost.name, cost.calls, cost.bytes * 1e-6,
                least * 1e3, cost.seconds * 1e3, 100 * cost.seconds / pass.seconds);
     operations.push_back({{"operation", cost.name},
                           {"calls", cost.calls},
                           {"bytes", cost.bytes},
+                          {"multiply_adds", cost.multiply_adds},
                           {"least_ms", least * 1e3},
                           {"ms", cost.seconds * 1e3}});
   };
   for (const OperationCost& cost : pass.operations) {
     line(cost);
     rest.seconds -= cost.seconds;
+    least_of_all += floors.seconds(cost);
   }
   line(rest);
+  fmt::print("all operations at their least: {:.3f} ms; the pass over it: {:.3f}\n", least_of_all * 1e3,
+             pass.seconds / least_of_all);
   return operations;
+}
+
+double fp32_multiply_adds_a_second(RoofTeam& team) {
+  static const std::vector<RoofWay> ways = ways_to_add();
+  const auto way = std::ranges::find_if(ways, [](const RoofWay& of) { return of.name.starts_with("fp32"); });
+  const Words nothing;
+  return way->flops / 2 * team.size() / team.time(*way, {&nothing, 1});
 }
 
 /// Prints what the repeats of one place, or all, came to; the same as JSON.
@@ -149,6 +177,7 @@ nlohmann::json told(const Measurements& all, const std::vector<std::size_t>& rep
   const std::vector<double> read = taken(all.read_seconds, repeats);
   const double read_seconds = read.empty() ? 0 : median(read);
   nlohmann::json told{{"plain_read_ms", nlohmann::json()},
+                      {"fp32_multiply_adds_a_second", nlohmann::json()},
                       {"one_row_over_plain_read", nlohmann::json()},
                       {"rows", nlohmann::json::array()}};
   const bool has_roofline = std::ranges::any_of(all.roofline_seconds, [](const auto& of) { return !of.empty(); });
@@ -171,6 +200,9 @@ nlohmann::json told(const Measurements& all, const std::vector<std::size_t>& rep
                             {"roofline_ms", nullable(roofline, 1e3)},
                             {"over_roofline", nullable(over_roofline)}});
   }
+  std::optional<double> fp32_rate;
+  if (const std::vector<double> rates = taken(all.fp32_rates, repeats); !rates.empty()) fp32_rate = median(rates);
+  told["fp32_multiply_adds_a_second"] = nullable(fp32_rate);
   if (!read.empty()) {
     told["plain_read_ms"] = read_seconds * 1e3;
     told["one_row_over_plain_read"] = median_ratio(one, read);
@@ -179,16 +211,22 @@ nlohmann::json told(const Measurements& all, const std::vector<std::size_t>& rep
                median_ratio(one, read));
   }
   for (std::size_t i = 0; options.where && i < all.row_counts.size(); ++i) {
-    told["rows"][i]["operations"] = told_where(all.row_counts[i], median_pass(taken(all.passes[i], repeats)),
-                                               static_cast<double>(bytes) / read_seconds * 1e-9);
+    const auto weight_bytes = static_cast<double>(bytes);
+    const std::vector<double> of_rows = taken(all.roofline_seconds[i], repeats);
+    told["rows"][i]["operations"] =
+        told_where(all.row_counts[i], median_pass(taken(all.passes[i], repeats)),
+                   {.bytes_a_second = weight_bytes / read_seconds,
+                    .weight_bytes_a_second =
+                        of_rows.empty() || isa_of(options) >= Isa::kAmxBf16 ? 0 : weight_bytes / median(of_rows),
+                    .multiply_adds_a_second = fp32_rate.value_or(0)});
   }
   return told;
 }
 
 void run(const Options& options) {
   SelfCommunicator self;
-  const Isa isa = options.isa == "auto" ? detect_isa() : parse_isa(options.isa).value();
-  std::unique_ptr<Backend> backend = make_backend({.name = options.backend, .isa = isa, .threads = options.threads});
+  std::unique_ptr<Backend> backend =
+      make_backend({.name = options.backend, .isa = isa_of(options), .threads = options.threads});
   MeasuredBackend* measured = nullptr;
   if (options.where) {
     if (!backend->on_host()) {
@@ -262,12 +300,14 @@ void run(const Options& options) {
     if (reads) {
       RoofTeam team(options.threads);
       roofs.measure(team, kept->weights());
+      all.fp32_rates.push_back(fp32_multiply_adds_a_second(team));
       if (has_distance) lines.push_back(team.line_seconds());
     }
     if (has_distance) all.line_seconds.push_back(std::move(lines));
     if (repeat == -1) {
       std::ranges::for_each(all.passes, [](auto& p) { p.clear(); });
       all.line_seconds.clear();
+      all.fp32_rates.clear();
       if (reads) roofs.choose();
     }
   }

@@ -46,6 +46,13 @@ class PassBench(unittest.TestCase):
             self.assertEqual(operations["norm"]["calls"] + operations["residual and norm"]["calls"], 2 * layers + 1)
             self.assertGreaterEqual(operations["between operations"]["ms"], 0)
             self.assertIn("where a pass of %d row" % row["rows"], out)
+            for name, operation in operations.items():
+                self.assertGreaterEqual(operation["least_ms"] * 1.0001, operation["bytes"] / found["bytes"] * found["plain_read_ms"], name)
+            attention = operations["attention"]
+            self.assertGreater(attention["multiply_adds"], 0)
+            self.assertAlmostEqual(attention["least_ms"], max(attention["bytes"] / found["bytes"] * found["plain_read_ms"],
+                                                              attention["multiply_adds"] / found["fp32_multiply_adds_a_second"] * 1e3))
+        self.assertEqual(out.count("all operations at their least"), len(found["rows"]))
 
     def test_figures(self):
         avx512 = "avx512f" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()

@@ -17,15 +17,15 @@ struct Place {
 
 /// Of the seconds that a line took from core to core at several moments of each repeat. A host may move a virtual machine's cores from one chiplet to two and back without a word; memory is then quicker, and what
 /// one core wrote farther from the other, so that figures of the one place say nothing of the other. Two places at most, the nearer first: in the middle (of logarithms) lines take
-/// twice as long in the second at least. A repeat with moments of both is in neither.
+/// twice as long in the second at least. A repeat with moments of both is in neither, and there are none where some moment is unknown, which is 0.
 inline std::vector<Place> places_of(const std::vector<std::vector<double>>& line_seconds) {
   constexpr double kFarther = 2;
   std::vector<double> sorted;
   for (const std::vector<double>& of_repeat : line_seconds) {
     sorted.insert(sorted.end(), of_repeat.begin(), of_repeat.end());
   }
-  if (sorted.empty()) return {};
   std::ranges::sort(sorted);
+  if (sorted.empty() || sorted.front() <= 0) return {};
   std::vector<double> sums(1);  // of logarithms
   std::ranges::transform(sorted, std::back_inserter(sums),
                          [&](double seconds) { return sums.back() + std::log(std::max(seconds, 1e-12)); });

@@ -254,12 +254,13 @@ double RoofTeam::time(const RoofWay& way, std::span<const Words> buffers) {
 }
 
 double RoofTeam::line_seconds() {
-  if (size() == 1) return 0;
+  if (size() > CPU_COUNT(&callers_)) return 0;
   constexpr int kTurns = 400;
   constexpr int kTries = 10;
-  constexpr int kRounds = 20;  // threads without a core each seldom run at once
-  for (int i = 0; i < kRounds; ++i) {
+  constexpr int kRounds = 10'000;  // a neighbour may have one of the cores for a while
+  for (int i = 0; i < kRounds && size() > 1; ++i) {
     if (const auto seconds = specdec::line_seconds(pool_, kTurns, kTries)) return *seconds;
+    sched_yield();
   }
   return 0;
 }

@@ -49,7 +49,7 @@ class RoofTeam {
 
   /// Seconds of one pass over all buffers, each thread over its part of each.
   double time(const RoofWay& way, std::span<const Words> buffers);
-  /// Seconds that a line takes from the core of the first thread to that of the last or back, the least of several tries; of one thread 0.
+  /// Seconds that a line takes from the core of the first thread to that of the last or back, the least of several tries; 0 where that cannot be measured: of one thread, or of more than there are cores.
   double line_seconds();
 
  private:

@@ -50,7 +50,7 @@ def summary(about, size, seconds, read_seconds, read_gbps=None):
              "share_of_read": read / median}
             for count, median in ((count, statistics.median(seconds[count])) for count in sorted(seconds))]
     return {**about, "bytes": size, "plain_read_ms": read * 1e3, "plain_read_by": "--read-gbps" if given else "torch.sum",
-            "one_row_over_plain_read": statistics.median(one) / read if given else median_ratio(one, read_seconds), "rows": rows, "places": []}
+            "one_row_over_plain_read": statistics.median(one) / read if given else median_ratio(one, read_seconds), "fp32_multiply_adds_a_second": None, "rows": rows, "places": []}
 
 
 def table(result):

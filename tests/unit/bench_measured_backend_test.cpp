@@ -62,15 +62,21 @@ TEST(MeasuredBackend, CountsTheCallsAndBytesOfAPass) {
       {"attention", {kLayers, (2 * (5 + kRows) * kKv + 2 * kRows * kQuery) * kFloat}},
   };
   std::size_t found = 0;
+  double weight_bytes = 0;
   for (const OperationCost& cost : backend.costs()) {
     EXPECT_GE(cost.seconds, 0);
     const auto of = expected.find(cost.name);
     ASSERT_NE(of, expected.end()) << cost.name;
     EXPECT_EQ(cost.calls, of->second.calls) << cost.name;
     EXPECT_EQ(cost.bytes, static_cast<double>(of->second.calls * of->second.bytes)) << cost.name;
+    EXPECT_EQ(cost.weight_bytes > 0, cost.name.find("product") != std::string::npos) << cost.name;
+    weight_bytes += cost.weight_bytes;
+    // Of the two rows one sees six tokens, the other seven: each a product for its score and one for its value.
+    EXPECT_EQ(cost.multiply_adds, cost.name == "attention" ? 2.0 * kLayers * (6 + 7) * kQuery : 0) << cost.name;
     ++found;
   }
   EXPECT_EQ(found, expected.size());
+  EXPECT_EQ(weight_bytes, static_cast<double>(model.weight_bytes()));
 }
 
 }  // namespace

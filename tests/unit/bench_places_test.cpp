@@ -10,7 +10,10 @@ namespace {
 
 using Repeats = std::vector<std::size_t>;
 
-TEST(Places, NoMomentsAreNoPlace) { EXPECT_TRUE(places_of({}).empty()); }
+TEST(Places, NoMomentsAreNoPlace) {
+  EXPECT_TRUE(places_of({}).empty());
+  EXPECT_TRUE(places_of({{30e-9, 0}, {160e-9}}).empty());
+}
 
 TEST(Places, AlikeAreOne) {
   const std::vector<Place> places = places_of({{30e-9, 58e-9}, {55e-9}, {31e-9}, {60e-9}});
