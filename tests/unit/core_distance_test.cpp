@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -39,9 +40,9 @@ TEST(CoreDistance, IsGivenUpWhereBothShareACore) {
     ThreadPool pool(2);  // which inherits it
     // Each turn would take as long as the scheduler lets a thread run: it returns all the same, and so does the next round.
     for (int i = 0; i < 3; ++i) EXPECT_EQ(line_seconds(pool, 16, 3), std::nullopt);
-    int calls = 0;
-    pool.run([&](int thread) { calls += thread == 0 ? 1 : 0; });
-    EXPECT_EQ(calls, 1);
+    std::vector<int> calls(2);
+    pool.run([&](int thread) { ++calls[static_cast<std::size_t>(thread)]; });
+    EXPECT_EQ(calls, std::vector<int>(2, 1));
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
