@@ -26,7 +26,7 @@ bool has_fast_vdpbf16ps();
 /// Whether a core of such a CPU reads one stream from memory faster than several side by side: of AMD's Zen 5, and taken to hold for later ones (docs/kernels.md, "AVX-512 BF16").
 bool has_fast_single_stream();
 
-/// Whether a core of such a CPU takes long to write lines that others have read, and what is for them had better go past its caches: AMD's Zen 4 (docs/kernels.md, "Rows for other threads");
+/// Whether a core of such a CPU takes long to write lines that others have read, and what is for them had better go past its caches where they are far (core_distance.h): AMD's Zen 4 (docs/kernels.md, "Rows for other threads");
 /// others have not been measured.
 bool has_costly_shared_lines();
 

@@ -79,9 +79,9 @@ MeasuredPass median_pass(std::vector<MeasuredPass> passes) {
 /// What was measured, repeat by repeat.
 struct Measurements {
   std::vector<std::int64_t> row_counts;
-  std::vector<std::vector<MeasuredPass>> passes;  ///< of each row count
-  std::vector<double> read_seconds;               ///< none where there is no plain read
-  std::vector<double> fp32_rates;  ///< multiply-adds a second of registers, none where there is no plain read
+  std::vector<std::vector<MeasuredPass>> passes;      ///< of each row count
+  std::vector<double> read_seconds;                   ///< none where there is no plain read
+  std::vector<double> fp32_rates;                     ///< multiply-adds a second of registers, for --where
   std::vector<std::vector<double>> roofline_seconds;  ///< of each row count, none where it has no roofline
   std::vector<std::vector<double>>
       line_seconds;  ///< from core to core, at several moments of each; none with one thread
@@ -300,7 +300,7 @@ void run(const Options& options) {
     if (reads) {
       RoofTeam team(options.threads);
       roofs.measure(team, kept->weights());
-      all.fp32_rates.push_back(fp32_multiply_adds_a_second(team));
+      if (options.where) all.fp32_rates.push_back(fp32_multiply_adds_a_second(team));
       if (has_distance) lines.push_back(team.line_seconds());
     }
     if (has_distance) all.line_seconds.push_back(std::move(lines));
