@@ -20,7 +20,7 @@ asan_files='acceptance adaptive_draft_length agreement aligned_array bench_.* ca
 asan_files+=' model_.* npy pass_times.* peer_sum philox random_weights rank_sum reference_backend rope round row_sampler rows_in_place sampler sentencepiece_fuzz shapes simulation'
 asan_files+=' shard_plan shm_communicator staging study study_results tensor_layout text_stream thread_.* timed_model tokenizer.* tree vector_math weights'
 tsan_files='aligned_array bench_results core_distance cpu_attention crafted_payload doorbell gpu_backend gpu_products greedy_bits lane_sum latency matmul_bits peer_sum report row_sampler shm_communicator thread_.* timed_model'
-tsan_tests='AlignedArray|CoreDistance|ThreadCommunicator|Doorbell|ShmSteps|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuProductsTest.RanksAddUp|TensorMatmul.(EveryShape|GatesAct)|GpuRowSamplerTest.(Broken|Residuals|TheHostsTokenIs)|LaneSum|PeerSum|TimedRanksTest|MatmulBits.ThreadsChangeNothing|CpuAttention[.]'
+tsan_tests='AlignedArray|Announcement|CoreDistance|ThreadCommunicator|Doorbell|ShmSteps|ShareOut|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuProductsTest.RanksAddUp|TensorMatmul.(EveryShape|GatesAct)|GpuRowSamplerTest.(Broken|Residuals|TheHostsTokenIs)|LaneSum|PeerSum|TimedRanksTest|MatmulBits.ThreadsChangeNothing|CpuAttention[.]'
 
 label=""
 under_mpirun='^mp$'
@@ -132,7 +132,7 @@ for stage in $stages; do
       fi ;;
     asan)
       # Minutes each, of kernels and passes that other cases go through.
-      run_tests asan "$cores" -L unit -LE house -E 'GpuProductsTest.OfGates|PassTimes.AreOfTheThreadsThatARankHas' ;;
+      run_tests asan "$cores" -L unit -LE house -E 'GpuBackendTest.SplitAttention|GpuProductsTest.OfGates|MatmulBits.ARowDoesNotDependOnTheOthers|PassTimes.AreOfTheThreadsThatARankHas' ;;
     tsan)
       # The thread sanitizer of gcc 12 cannot place its shadow when the kernel spreads addresses widely.
       if setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi

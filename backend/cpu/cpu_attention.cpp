@@ -82,7 +82,7 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
       scratch.states.resize(floats);
     }
   }
-  parallel_for(pool_, threads, kv_heads * runs, [&](int thread, std::int64_t unit) {
+  parallel_for(pool_, threads, kv_heads * runs, [=, this](int thread, std::int64_t unit) {
     const std::int64_t begin = unit % runs * rows_per_run;
     run_unit(pass, unit / runs, {begin, std::min(rows, begin + rows_per_run)}, scratch_[thread]);
   });

@@ -17,6 +17,13 @@ namespace {
 
 /// Elements of an elementwise operation below which waking the other threads costs more than it saves.
 constexpr std::int64_t kElementsWorthSharing = 1 << 15;
+/// One thread's of several.
+struct Share {
+  std::int64_t part;
+  std::int64_t parts;
+  Range of(std::int64_t count) const { return {count * part / parts, count * (part + 1) / parts}; }
+};
+
 /// Of rotary embeddings and appending, which take longer.
 constexpr std::int64_t kHeadElementsWorthSharing = 1 << 12;
 
@@ -102,7 +109,7 @@ int CpuBackend::threads_sharing(std::int64_t elements) const {
 
 template <typename Task>
 void CpuBackend::for_rows(std::int64_t rows, std::int64_t cols, const Task& task) {
-  parallel_for(pool_, threads_sharing(rows * cols), rows, [&](int, std::int64_t row) { task(row); });
+  parallel_for(pool_, threads_sharing(rows * cols), rows, [=](int, std::int64_t row) { task(row); });
 }
 
 void CpuBackend::rms_norm(ConstRows x, const float* weight, float eps, Rows y, Stream) {
@@ -138,16 +145,16 @@ void CpuBackend::rope_heads(Rows x, Range heads, std::int64_t head_dim, const fl
 }
 
 template <typename Task>
-void CpuBackend::for_heads(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const Task& task) {
-  const int threads = rows * heads * head_dim < kHeadElementsWorthSharing ? 1 : pool_.size();
-  parallel_for(pool_, threads, threads, [&](int, std::int64_t part) {
-    task(Range{heads * part / threads, heads * (part + 1) / threads});
-  });
+void CpuBackend::share_heads(std::int64_t elements, const Task& task) {
+  const int threads = elements < kHeadElementsWorthSharing ? 1 : pool_.size();
+  parallel_for(pool_, threads, threads, [=](int, std::int64_t part) { task(Share{part, threads}); });
 }
 
 void CpuBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
                       Stream) {
-  for_heads(x.rows, x.cols / head_dim, head_dim, [&](Range heads) { rope_heads(x, heads, head_dim, cos, sin, chain); });
+  share_heads(x.rows * x.cols, [=, this, &chain](Share share) {
+    rope_heads(x, share.of(x.cols / head_dim), head_dim, cos, sin, chain);
+  });
 }
 
 void CpuBackend::rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos,
@@ -155,17 +162,12 @@ void CpuBackend::rope_append(Rows query, Rows keys, ConstRows values, std::int64
   auto& store = static_cast<CpuKv&>(kv);
   const std::int64_t query_heads = query.cols / head_dim;
   const std::int64_t kv_heads = keys.cols / head_dim;
-  for_heads(query.rows, query_heads + 2 * kv_heads, head_dim, [&](Range heads) {
-    // Of the heads in [first, first + count), each from 0.
-    const auto among = [&](std::int64_t first, std::int64_t count) {
-      return Range{std::clamp(heads.begin - first, std::int64_t{0}, count),
-                   std::clamp(heads.end - first, std::int64_t{0}, count)};
-    };
-    rope_heads(query, among(0, query_heads), head_dim, cos, sin, chain);
-    const Range of_keys = among(query_heads, kv_heads);
-    rope_heads(keys, of_keys, head_dim, cos, sin, chain);
-    store.append_keys(layer, chain.first_slot, keys, of_keys);
-    store.append_values(layer, chain.first_slot, values, among(query_heads + kv_heads, kv_heads));
+  // Each thread its share of each, which the product before gave it and attention after asks of it.
+  share_heads(query.rows * (query_heads + 2 * kv_heads) * head_dim, [=, this, &store, &chain](Share share) {
+    rope_heads(query, share.of(query_heads), head_dim, cos, sin, chain);
+    rope_heads(keys, share.of(kv_heads), head_dim, cos, sin, chain);
+    store.append_keys(layer, chain.first_slot, keys, share.of(kv_heads));
+    store.append_values(layer, chain.first_slot, values, share.of(kv_heads));
   });
 }
 

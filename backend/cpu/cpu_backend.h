@@ -76,10 +76,10 @@ class CpuBackend final : public Backend {
 
   /// Of operations whose results the next product reads: past the caches where the team's cores are far from each other.
   const ResultOps& results() const { return distance_.far() ? ops_.for_others : ops_.kept; }
-  /// Calls task(heads) for parts of [0, heads), on several threads when rows * heads * head_dim elements are worth it: by heads, as products and attention are shared out, so
+  /// Calls task(share) for the shares of the heads of rows, on several threads when so many elements are worth it: by heads, as products and attention are shared out, so
   /// that what a core has of them it keeps.
   template <typename Task>
-  void for_heads(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const Task& task);
+  void share_heads(std::int64_t elements, const Task& task);
   void rope_heads(Rows x, Range heads, std::int64_t head_dim, const float* cos, const float* sin,
                   const RowChain& chain) const;
 

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "backend/cpu/matmul_kernel.h"
 #include "backend/cpu/parallel_for.h"
@@ -145,8 +146,8 @@ void MatmulScratch::reserve(const CpuPackedLinear& weight, int team) {
   if (needed > rows_.bytes()) {
     rows_ = AlignedArray(needed);
   }
-  const std::size_t pairs = pairs_bytes(weight) * static_cast<std::size_t>(team);
-  if (pairs > pairs_.bytes()) {
+  pairs_bytes_ = std::max(pairs_bytes_, pairs_bytes(weight));
+  if (const std::size_t pairs = pairs_bytes_ * static_cast<std::size_t>(team); pairs > pairs_.bytes()) {
     pairs_ = AlignedArray(pairs);
   }
   known_[&weight] = {};
@@ -184,13 +185,21 @@ struct Chunk {
   MatmulJob job;  ///< without a y
   std::int64_t first;
   int thread;
-  Range panels;
+  Range units;
 };
 
-/// Calls compute(chunk) for all of a product, its first `shared_out` panels shared out among threads so many at a time.
-template <class PanelsOfChunk, class Compute>
+/// How threads share a product: in `count` units, so many at a time, the first panel of unit i being first_panel(i). A unit may have others elsewhere.
+template <class UnitsOfChunk, class FirstPanel>
+struct Units {
+  std::int64_t count;
+  UnitsOfChunk of_chunk;  ///< for so many rows of a block
+  FirstPanel first_panel;
+};
+
+/// Calls compute(chunk) for all of a product.
+template <class SomeUnits, class Compute>
 void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch, ThreadPool& pool,
-              std::int64_t shared_out, const PanelsOfChunk& panels_of_chunk, const Compute& compute) {
+              const SomeUnits& units, const Compute& compute) {
   check(x.cols == weight.in_features(), "matmul: the shapes of x and the weight agree");
   const std::int64_t row_bytes = packed_row_bytes(weight);
   const std::int64_t max_rows = weight.kernel().max_rows;
@@ -199,7 +208,7 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
   const bool may_each_pack = each_may_pack(weight, pool.size());
   check(scratch.bytes() >= scratch_bytes(weight, pool.size()),
         "matmul: the scratch was shown this weight, for such a team");
-  const auto [next, from_memory] = scratch.turn_of(weight, shared_out);
+  const auto [next, from_memory] = scratch.turn_of(weight, units.first_panel(units.count));
   const int next_threads = threads_for(next.count * next.bytes, pool);
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
@@ -207,8 +216,9 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
     const bool each_packs = blocks == 1 && (threads == 1 || may_each_pack);
     const Packing packing = {weight, x.slice_rows(first, rows), blocks};
     if (!each_packs) packing.by_all(scratch.data(), pool);
-    const auto place = [&](int thread) {
-      return scratch.data() + (each_packs ? place_bytes * static_cast<std::size_t>(thread) : 0);
+    // By value, as compute is: what threads get of a round (ThreadPool::run).
+    const auto place = [rows_of_x = scratch.data(), own = each_packs ? place_bytes : 0](int thread) {
+      return rows_of_x + own * static_cast<std::size_t>(thread);
     };
     const MatmulJob job = {.panels = weight.panels(),
                            .panel_bytes = weight.panel_bytes(),
@@ -223,16 +233,17 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
                            .y_stride = 0,
                            .from_memory = from_memory};
     share_out(
-        pool, threads, shared_out, panels_of_chunk((rows + blocks - 1) / blocks),
-        [&](int thread) {
+        pool, threads, units.count, units.of_chunk((rows + blocks - 1) / blocks),
+        [=](int thread) {
           if (each_packs) packing.by_one(place(thread));
         },
-        [&](int thread, std::int64_t begin, std::int64_t end, bool last) {
+        [=, &weight, count = units.count, first_panel = units.first_panel, next = next, ends = first + rows == x.rows](
+            int thread, std::int64_t begin, std::int64_t end, bool last) {
           Chunk chunk{job, first, thread, {begin, end}};
           chunk.job.x = place(thread);
-          if (!last && end < shared_out) {
-            chunk.job.next = weight.run_of_panels(end, shared_out);
-          } else if (last && next.data != nullptr && first + rows == x.rows && thread < next_threads) {
+          if (!last && end < count) {
+            chunk.job.next = weight.run_of_panels(first_panel(end), first_panel(count));
+          } else if (last && next.data != nullptr && ends && thread < next_threads) {
             const std::int64_t begin_next = next.count * thread / next_threads;
             chunk.job.next = {next.data + begin_next * next.bytes, next.bytes, next.count - begin_next};
           }
@@ -246,15 +257,44 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool,
             bool for_others) {
   check(x.rows == y.rows && y.cols == weight.out_features(), "matmul: the shapes of x, the weight and y agree");
-  multiply(
-      weight, x, scratch, pool, weight.panel_count(),
-      [&](std::int64_t rows) { return panels_of_chunk(weight, rows, kChunkBytes); },
-      [&](Chunk& chunk) {
-        chunk.job.y = y.row(chunk.first);
-        chunk.job.y_stride = y.stride;
-        chunk.job.y_past_caches = for_others && chunk.job.from_memory && begins_lines(y);
-        weight.kernel().run(chunk.job, chunk.panels.begin, chunk.panels.end);
-      });
+  const auto ready = [y, past_caches = for_others && begins_lines(y)](Chunk& chunk) {
+    chunk.job.y = y.row(chunk.first);
+    chunk.job.y_stride = y.stride;
+    chunk.job.y_past_caches = past_caches && chunk.job.from_memory;
+  };
+  const std::span<const std::int64_t> stacked = weight.stacked_panels();
+  if (stacked.empty() || pool.size() == 1 || scratch.will_read_memory(weight)) {
+    const Units panels{weight.panel_count(),
+                       [&](std::int64_t rows) { return panels_of_chunk(weight, rows, kChunkBytes); }, std::identity()};
+    multiply(weight, x, scratch, pool, panels, [=, &weight](Chunk& chunk) {
+      ready(chunk);
+      weight.kernel().run(chunk.job, chunk.units.begin, chunk.units.end);
+    });
+  } else {
+    // Each thread its share of each matrix: its heads' queries, keys and values, with which it goes on.
+    const std::int64_t count = std::ranges::min(stacked);
+    const auto share = [count](std::int64_t panels, std::int64_t unit) { return panels * unit / count; };
+    const Units shares{count,
+                       [&](std::int64_t rows) {
+                         return panels_of_chunk(weight, rows, kChunkBytes / 2 * count / weight.panel_count());
+                       },
+                       [share, first = stacked.front()](std::int64_t unit) { return share(first, unit); }};
+    multiply(weight, x, scratch, pool, shares, [=, &weight](Chunk& chunk) {
+      ready(chunk);
+      const PanelRun after = chunk.job.next;
+      std::int64_t before = 0;
+      for (std::size_t i = 0; i < stacked.size(); ++i) {
+        const std::int64_t begin = before + share(stacked[i], chunk.units.begin);
+        const std::int64_t end = before + share(stacked[i], chunk.units.end);
+        before += stacked[i];
+        chunk.job.next =
+            i + 1 < stacked.size()
+                ? weight.run_of_panels(before + share(stacked[i + 1], chunk.units.begin), before + stacked[i + 1])
+                : after;
+        weight.kernel().run(chunk.job, begin, end);
+      }
+    });
+  }
   // The caller may tell other ranks of y, which a pool's rounds know nothing of.
   if (for_others) _mm_sfence();
 }
@@ -264,38 +304,34 @@ void matmul_silu_mul(const CpuPackedLinear& weight, ConstRows x, const float* bi
   const std::int64_t gates = weight.gate_panels();
   check(gates > 0 && x.rows == out.rows && 2 * out.cols == weight.out_features(),
         "matmul_silu_mul: the shapes of x, the gated weight and out agree");
-  check(scratch.pairs().bytes() >= pairs_bytes(weight) * static_cast<std::size_t>(pool.size()),
-        "matmul_silu_mul: the scratch was shown this weight, for such a team");
-  multiply(
-      weight, x, scratch, pool, gates, [&](std::int64_t rows) { return pairs_of_chunk(weight, rows); },
-      [&](const Chunk& chunk) {
-        const std::int64_t step = pairs_of_chunk(weight, (chunk.job.rows + chunk.job.blocks - 1) / chunk.job.blocks);
-        auto* const gate = reinterpret_cast<float*>(scratch.pairs().data() +
-                                                    pairs_bytes(weight) * static_cast<std::size_t>(chunk.thread));
-        // With one thread all gates are one chunk.
-        for (std::int64_t begin = chunk.panels.begin; begin < chunk.panels.end; begin += step) {
-          const std::int64_t end = std::min(begin + step, chunk.panels.end);
-          const std::int64_t cols = (end - begin) * kPanelOutputs;
-          MatmulJob job = chunk.job;
-          // Each of both as a matrix of its own.
-          job.outputs = cols;
-          job.y_stride = 2 * cols;
-          job.panels = weight.run_of_panels(begin, end).data;
-          job.y = gate;
-          job.next = weight.run_of_panels(gates + begin, 2 * gates);
-          weight.kernel().run(job, 0, end - begin);
-          job.panels = job.next.data;
-          job.y = gate + cols;
-          job.next = end < chunk.panels.end ? weight.run_of_panels(end, gates) : chunk.job.next;
-          weight.kernel().run(job, 0, end - begin);
-          const std::int64_t col = begin * kPanelOutputs;
-          for (std::int64_t r = 0; bias != nullptr && r < job.rows; ++r) {
-            ops.add(gate + r * job.y_stride, bias + col, cols);
-            ops.add(gate + r * job.y_stride + cols, bias + out.cols + col, cols);
-          }
-          results.silu_mul(gate, gate + cols, job.y_stride, out.row(chunk.first) + col, out.stride, job.rows, cols);
-        }
-      });
+  const Units pairs{gates, [&](std::int64_t rows) { return pairs_of_chunk(weight, rows); }, std::identity()};
+  multiply(weight, x, scratch, pool, pairs, [=, &weight, &ops, &results, &scratch](const Chunk& chunk) {
+    const std::int64_t step = pairs_of_chunk(weight, (chunk.job.rows + chunk.job.blocks - 1) / chunk.job.blocks);
+    float* const gate = scratch.pairs_of(chunk.thread);
+    // With one thread all gates are one chunk.
+    for (std::int64_t begin = chunk.units.begin; begin < chunk.units.end; begin += step) {
+      const std::int64_t end = std::min(begin + step, chunk.units.end);
+      const std::int64_t cols = (end - begin) * kPanelOutputs;
+      MatmulJob job = chunk.job;
+      // Each of both as a matrix of its own.
+      job.outputs = cols;
+      job.y_stride = 2 * cols;
+      job.panels = weight.run_of_panels(begin, end).data;
+      job.y = gate;
+      job.next = weight.run_of_panels(gates + begin, 2 * gates);
+      weight.kernel().run(job, 0, end - begin);
+      job.panels = job.next.data;
+      job.y = gate + cols;
+      job.next = end < chunk.units.end ? weight.run_of_panels(end, gates) : chunk.job.next;
+      weight.kernel().run(job, 0, end - begin);
+      const std::int64_t col = begin * kPanelOutputs;
+      for (std::int64_t r = 0; bias != nullptr && r < job.rows; ++r) {
+        ops.add(gate + r * job.y_stride, bias + col, cols);
+        ops.add(gate + r * job.y_stride + cols, bias + out.cols + col, cols);
+      }
+      results.silu_mul(gate, gate + cols, job.y_stride, out.row(chunk.first) + col, out.stride, job.rows, cols);
+    }
+  });
 }
 
 }  // namespace specdec

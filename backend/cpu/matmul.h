@@ -26,8 +26,10 @@ class MatmulScratch {
   void reserve(const CpuPackedLinear& weight, int team);
   std::byte* data() { return rows_.data(); }
   std::size_t bytes() const { return rows_.bytes(); }
-  /// Where each thread has gates and what they gate until it has multiplied them.
-  AlignedArray& pairs() { return pairs_; }
+  /// Where a thread has gates and what they gate until it has multiplied them.
+  float* pairs_of(int thread) {
+    return reinterpret_cast<float*>(pairs_.data() + pairs_bytes_ * static_cast<std::size_t>(thread));
+  }
 
   struct Turn {
     /// What came after the weight the last time, nothing if that is not known. A pass goes through its matrices in the same order each time.
@@ -44,6 +46,7 @@ class MatmulScratch {
  private:
   AlignedArray rows_;
   AlignedArray pairs_;
+  std::size_t pairs_bytes_ = 0;  ///< of a thread
   std::optional<std::int64_t> cache_bytes_;
   std::int64_t read_bytes_ = 0;  ///< from memory, by all turns
   struct Known {

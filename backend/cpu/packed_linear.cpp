@@ -39,6 +39,11 @@ CpuPackedLinear::CpuPackedLinear(const LinearSpec& spec, const MatmulKernel& ker
     outputs_ += view.rows;
   }
   if (spec.gated && outputs_ % (2 * kPanelOutputs) == 0) gate_panels_ = panel_count() / 2;
+  const auto fills_panels = [](const WeightView& view) { return view.rows > 0 && view.rows % kPanelOutputs == 0; };
+  if (!spec.gated && spec.stacked.size() > 1 && std::ranges::all_of(spec.stacked, fills_panels)) {
+    std::ranges::transform(spec.stacked, std::back_inserter(stacked_panels_),
+                           [](const WeightView& view) { return view.rows / kPanelOutputs; });
+  }
   lay_out_slices(spec);
   if (contents == Contents::kPacked) {
     ThreadPool alone(1);

@@ -55,6 +55,8 @@ class CpuPackedLinear final : public PackedLinear {
   std::int64_t panel_count() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
   /// Panels of gates, followed by as many of what they gate; 0 where the weights are not gated, or a panel has outputs of both.
   std::int64_t gate_panels() const { return gate_panels_; }
+  /// Of each of several matrices that are stacked, their panels; empty where there is one alone, where they are gated, or where a panel has outputs of two.
+  std::span<const std::int64_t> stacked_panels() const { return stacked_panels_; }
   /// Panels [begin, end).
   PanelRun run_of_panels(std::int64_t begin, std::int64_t end) const {
     return {panels() + begin * panel_bytes(), panel_bytes(), end - begin};
@@ -81,6 +83,7 @@ class CpuPackedLinear final : public PackedLinear {
   std::int64_t steps_ = 0;
   std::int64_t groups_ = 0;
   std::int64_t gate_panels_ = 0;
+  std::vector<std::int64_t> stacked_panels_;
   std::vector<std::int64_t> slice_steps_;
   std::vector<Run> runs_;
   AlignedArray panels_;

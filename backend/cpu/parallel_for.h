@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cpu/thread_pool.h"
+#include "backend/error.h"
 
 namespace specdec {
 
@@ -17,7 +18,7 @@ void parallel_for(ThreadPool& pool, int threads, std::int64_t units, const Task&
     }
     return;
   }
-  pool.run([&](int thread) {
+  pool.run([=](int thread) {
     if (thread >= threads) {
       return;
     }
@@ -38,25 +39,22 @@ void share_out(ThreadPool& pool, int threads, std::int64_t units, std::int64_t c
     task(0, std::int64_t{0}, units, true);
     return;
   }
-  ThreadPool::Part* const parts = pool.parts();
-  for (int thread = 0; thread < threads; ++thread) {
-    parts[thread].next.store(units * thread / threads, std::memory_order_relaxed);
-    parts[thread].end = units * (thread + 1) / threads;
-  }
-  pool.run([&](int thread) {
+  check(units < ThreadPool::Part::kMostUnits, "share_out: too many units");
+  pool.run([=, parts = pool.parts(), round = pool.next_round()](int thread) {
     if (thread >= threads) {
       return;
     }
     ready(thread);
     for (int i = 0; i < threads; ++i) {
-      ThreadPool::Part& part = parts[(thread + i) % threads];
+      const int owner = (thread + i) % threads;
+      const std::int64_t end = units * (owner + 1) / threads;
       while (true) {
-        const std::int64_t begin = part.next.fetch_add(chunk, std::memory_order_relaxed);
-        if (begin >= part.end) {
+        const std::int64_t first = parts[owner].take(round, units * owner / threads, end, chunk);
+        if (first == end) {
           break;
         }
-        const std::int64_t end = std::min(begin + chunk, part.end);
-        task(thread, begin, end, i == 0 && end == part.end);
+        const std::int64_t behind = std::min(first + chunk, end);
+        task(thread, first, behind, i == 0 && behind == end);
       }
     }
   });

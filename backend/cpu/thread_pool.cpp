@@ -14,23 +14,6 @@
 namespace specdec {
 namespace {
 
-/// About 100 us: longer than the gap between two operations of a pass, so that a pass keeps its team awake (a wake-up costs some 40 us, and
-/// there are a hundred operations in a pass); a team that waits for another rank soon leaves the core to it.
-constexpr int kSpins = 2000;
-
-/// Returns when `word` is no longer `old`.
-std::uint32_t await_change(const std::atomic<std::uint32_t>& word, std::uint32_t old) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    const std::uint32_t now = word.load(std::memory_order_acquire);
-    if (now != old) {
-      return now;
-    }
-    _mm_pause();
-  }
-  word.wait(old, std::memory_order_acquire);
-  return word.load(std::memory_order_acquire);
-}
-
 /// Where it is not allowed the scheduler goes on by itself.
 void bind(std::thread& thread, int core) {
   cpu_set_t set;
@@ -75,6 +58,7 @@ void flush_subnormals_to_zero() {
 ThreadPool::ThreadPool(int threads, Pin pin) {
   check(threads >= 1, "a thread pool needs at least one thread");
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(threads));
+  done_ = std::make_unique<Announcement<Nothing>[]>(static_cast<std::size_t>(threads - 1));
   if (pin == Pin::kToOwnCores) {
     cores_ = cores_of_team(own_cores(), threads, sched_getcpu());
   }
@@ -100,9 +84,8 @@ void ThreadPool::stop() {
   if (workers_.empty()) {
     return;
   }
-  call_ = nullptr;
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
+  start_.announce(start_.number() + 1, {});
+  start_.settle();
   for (std::thread& worker : workers_) {
     worker.join();
   }
@@ -118,34 +101,48 @@ void ThreadPool::make_room(int core) {
   bind(workers_[static_cast<std::size_t>(found - cores_.begin() - 1)], *found);
 }
 
-void ThreadPool::fork_join(Call call, void* context) {
+void ThreadPool::fork_join(const Round& round) {
   if (!cores_.empty()) {
     make_room(sched_getcpu());
   }
-  call_ = call;
-  context_ = context;
-  pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  ++rounds_;
+  const std::uint32_t before = start_.number();
   _mm_sfence();  // as in work()
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
-  call(context, 0);
-  for (std::uint32_t left = pending_.load(std::memory_order_acquire); left != 0;) {
-    left = await_change(pending_, left);
+  start_.announce(before + 1, round);
+  round.call(round.context, 0);
+  start_.settle();
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    done_[i].await_other_than(before);
   }
 }
 
 void ThreadPool::work(int thread) {
   flush_subnormals_to_zero();
+  Announcement<Nothing>& done = done_[static_cast<std::size_t>(thread - 1)];
   for (std::uint32_t seen = 0;;) {
-    seen = await_change(round_, seen);
-    if (call_ == nullptr) {
+    seen = start_.await_other_than(seen);
+    const Round& round = start_.message();
+    if (round.call == nullptr) {
       return;
     }
-    call_(context_, thread);
-    _mm_sfence();  // what was stored past the caches is there before anyone is told
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      pending_.notify_one();
+    for (std::size_t line = 0; line < round.bytes; line += 64) {
+      _mm_prefetch(static_cast<const char*>(round.context) + line, _MM_HINT_T0);
     }
+    round.call(round.context, thread);
+    _mm_sfence();  // what was stored past the caches is there before anyone is told
+    done.announce(seen, {});
+    done.settle();
+  }
+}
+
+std::int64_t ThreadPool::Part::take(std::uint64_t round, std::int64_t begin, std::int64_t end, std::int64_t most) {
+  constexpr auto kUnits = static_cast<std::uint64_t>(kMostUnits);
+  std::uint64_t next = next_.load(std::memory_order_relaxed);
+  while (true) {
+    const std::int64_t unit = next / kUnits == round % (1ULL << 40) ? static_cast<std::int64_t>(next % kUnits) : begin;
+    if (unit >= end) return end;
+    const auto after = static_cast<std::uint64_t>(std::min(unit + most, end));
+    if (next_.compare_exchange_weak(next, round * kUnits + after, std::memory_order_relaxed)) return unit;
   }
 }
 

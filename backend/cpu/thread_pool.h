@@ -1,12 +1,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "backend/cpu/announcement.h"
 
 namespace specdec {
 
@@ -41,16 +44,24 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// What a thread has not come to of its part of a loop (share_out() in parallel_for.h).
-  struct alignas(64) Part {
-    std::atomic<std::int64_t> next{0};
-    std::int64_t end = 0;
+  /// What a loop's threads have not come to of the part of one of them (share_out() in parallel_for.h). Nobody sets it up: the first that takes of it in a round finds that it is of an
+  /// earlier one, so that its line stays with its own thread unless others help.
+  class alignas(64) Part {
+   public:
+    static constexpr std::int64_t kMostUnits = std::int64_t{1} << 24;
+    /// Takes up to `most` units of [begin, end), front to back: the first of them, or `end` when none is left. `round` is the loop's, end < kMostUnits.
+    std::int64_t take(std::uint64_t round, std::int64_t begin, std::int64_t end, std::int64_t most);
+
+   private:
+    std::atomic<std::uint64_t> next_{0};  ///< round * kMostUnits + unit
   };
   /// [size()], for one round at a time.
   Part* parts() { return parts_.get(); }
+  /// The number of the round that run() starts next, from 1 on.
+  std::uint64_t next_round() const { return rounds_ + 1; }
 
   /// Calls task(thread) for thread in [0, size()), each on its own thread, and returns when all have returned. `task`
-  /// must not throw: no one could unwind a half-finished round.
+  /// must not throw: no one could unwind a half-finished round. What it holds by value comes to the others all at once, what it holds by reference line after line.
   template <typename Task>
   void run(Task&& task) {
     if (workers_.empty()) {
@@ -58,23 +69,27 @@ class ThreadPool {
       return;
     }
     using Plain = std::remove_reference_t<Task>;
-    fork_join([](void* context, int thread) noexcept { (*static_cast<Plain*>(context))(thread); },
-              const_cast<void*>(static_cast<const void*>(&task)));
+    fork_join({.call = [](void* context, int thread) noexcept { (*static_cast<Plain*>(context))(thread); },
+               .context = const_cast<void*>(static_cast<const void*>(&task)),
+               .bytes = sizeof(Plain)});
   }
 
  private:
-  using Call = void (*)(void* context, int thread) noexcept;
+  struct Round {
+    void (*call)(void* context, int thread) noexcept = nullptr;  ///< null: there are no more
+    void* context = nullptr;
+    std::size_t bytes = 0;  ///< of the context
+  };
+  struct Nothing {};
 
-  void fork_join(Call call, void* context);
+  void fork_join(const Round& round);
   void make_room(int core);
   void work(int thread);
   void stop();
 
-  Call call_ = nullptr;
-  void* context_ = nullptr;
-  // On lines of their own: workers poll the first while others still count down the second.
-  alignas(64) std::atomic<std::uint32_t> round_{0};
-  alignas(64) std::atomic<std::uint32_t> pending_{0};
+  std::uint64_t rounds_ = 0;
+  Announcement<Round> start_;
+  std::unique_ptr<Announcement<Nothing>[]> done_;  ///< of each worker
   std::vector<std::thread> workers_;
   std::vector<int> cores_;  ///< of each thread, where workers are bound
   std::unique_ptr<Part[]> parts_;

@@ -37,6 +37,21 @@ TEST(ShareOut, TakesEachUnitOnceInRunsOfAtMostAChunk) {
   }
 }
 
+TEST(ShareOut, APartOfAnEarlierRoundIsTakenAnewByWhoeverComesFirst) {
+  ThreadPool::Part part;
+  EXPECT_EQ(part.take(1, 10, 15, 2), 10);
+  EXPECT_EQ(part.take(1, 10, 15, 2), 12);
+  EXPECT_EQ(part.take(1, 10, 15, 2), 14);
+  EXPECT_EQ(part.take(1, 10, 15, 2), 15) << "none is left";
+  EXPECT_EQ(part.take(1, 10, 15, 2), 15);
+  EXPECT_EQ(part.take(2, 0, 3, 5), 0);
+  EXPECT_EQ(part.take(2, 0, 3, 5), 3);
+  EXPECT_EQ(part.take(3, 7, 7, 1), 7) << "an empty part";
+  constexpr std::int64_t kMost = ThreadPool::Part::kMostUnits - 1;
+  EXPECT_EQ(part.take((std::uint64_t{1} << 40) + 3, kMost - 1, kMost, 9), kMost - 1);
+  EXPECT_EQ(part.take((std::uint64_t{1} << 40) + 3, kMost - 1, kMost, 9), kMost);
+}
+
 TEST(ShareOut, LeavesThreadsAloneThatAreNotWanted) {
   ThreadPool pool(4);
   share_out(pool, 2, 100, 1, kNothing, [&](int thread, std::int64_t, std::int64_t, bool) { EXPECT_LT(thread, 2); });
