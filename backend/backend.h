@@ -62,6 +62,16 @@ struct LinearSpec {
   }
 };
 
+/// What a pass brings to attention in one layer: rows of queries, keys and values, [rows, heads * head_dim] each, not rotated yet, and the tables that rotate them,
+/// cos and sin [positions, head_dim / 2].
+struct NewHeads {
+  Rows query;
+  Rows keys;
+  ConstRows values;
+  const float* cos;
+  const float* sin;
+};
+
 /// Whether a layout on the host gets its weights, or whoever asked for it makes them elsewhere.
 enum class Contents : std::uint8_t { kPacked, kNone };
 
@@ -256,6 +266,13 @@ class Backend {
   /// slots and combined in block order, so that a row's bits depend on its own keys only.
   virtual void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                          std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) = 0;
+  /// rope_append() and then attention() with the rotated queries, for backends that gain from doing it at once: whatever is in the queries and keys afterwards is nobody's.
+  virtual void rope_append_attention(const NewHeads& heads, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                                     std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) {
+    rope_append(heads.query, heads.keys, heads.values, kv.shape().head_dim, heads.cos, heads.sin, kv, layer, chain,
+                stream);
+    attention(heads.query, kv, layer, chain, kv_head, scale, out, stream);
+  }
 
   // --- Elementwise ---------------------------------------------------------------------------------------------------
   /// out = silu(gate) * up; gate_up [rows, 2 * f] with the gate first, out [rows, f].

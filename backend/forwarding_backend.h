@@ -99,6 +99,10 @@ class ObservingBackend : public ForwardingBackend {
                    KvStore& kv, std::int64_t layer, const RowChain& chain, Stream stream) override {
     inner().rope_append(query, keys, values, head_dim, cos, sin, kv, layer, chain, stream);
   }
+  void rope_append_attention(const NewHeads& heads, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                             std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {
+    inner().rope_append_attention(heads, kv, layer, chain, kv_head, scale, out, stream);
+  }
 };
 
 }  // namespace specdec

@@ -64,7 +64,7 @@ Rows Workspace::take(std::int64_t rows, std::int64_t cols) {
   return taken;
 }
 
-Rotary::Rotary(Backend& backend, const ModelConfig& config) : backend_(backend), head_dim_(config.head_dim) {
+Rotary::Rotary(Backend& backend, const ModelConfig& config) : backend_(backend) {
   if (config.positions == PositionKind::kRotary) {
     const RopeTables tables = rope_tables(config.rope, config.head_dim, config.context);
     cos_ = upload_floats(backend, tables.cos);
@@ -72,12 +72,14 @@ Rotary::Rotary(Backend& backend, const ModelConfig& config) : backend_(backend),
   }
 }
 
-void Rotary::append(Rows query, Rows key, ConstRows value, KvStore& kv, std::int64_t layer, const RowChain& chain,
-                    Stream stream) const {
+void Rotary::attention(Rows query, Rows key, ConstRows value, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                       std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) const {
   if (cos_) {
-    backend_.rope_append(query, key, value, head_dim_, cos_->floats(), sin_->floats(), kv, layer, chain, stream);
+    backend_.rope_append_attention({query, key, value, cos_->floats(), sin_->floats()}, kv, layer, chain, kv_head,
+                                   scale, out, stream);
   } else {
     backend_.kv_append(kv, layer, chain, key, value, stream);
+    backend_.attention(query, kv, layer, chain, kv_head, scale, out, stream);
   }
 }
 
@@ -110,8 +112,7 @@ void SelfAttention::forward(ConstRows x, const RowChain& chain, KvCache& cache, 
   const Rows value = qkv.slice_cols(query_cols_ + kv_cols_, kv_cols_);
 
   qkv_.forward(x, qkv, stream);
-  rotary_.append(query, key, value, cache.store(), layer_, chain, stream);
-  backend_.attention(query, cache.store(), layer_, chain, kv_head_, scale_, mixed, stream);
+  rotary_.attention(query, key, value, cache.store(), layer_, chain, kv_head_, scale_, mixed, stream);
   out_.forward(mixed, y, stream);
 }
 

@@ -58,13 +58,13 @@ class Workspace {
 class Rotary {
  public:
   Rotary(Backend& backend, const ModelConfig& config);
-  /// Queries and keys [rows, heads * head_dim], row i at chain.position[i]; then keys and values go into the slots of `chain`. `key` is nobody's afterwards.
-  void append(Rows query, Rows key, ConstRows value, KvStore& kv, std::int64_t layer, const RowChain& chain,
-              Stream stream) const;
+  /// Queries and keys [rows, heads * head_dim], row i at chain.position[i]; then keys and values go into the slots of `chain`, and attention() is what it says. Queries and keys are
+  /// nobody's afterwards.
+  void attention(Rows query, Rows key, ConstRows value, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                 std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) const;
 
  private:
   Backend& backend_;
-  std::int64_t head_dim_;
   std::unique_ptr<Buffer> cos_;
   std::unique_ptr<Buffer> sin_;
 };

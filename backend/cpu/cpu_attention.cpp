@@ -52,40 +52,87 @@ void CpuAttention::plan_rows(const RowChain& chain, std::int64_t head_dim) {
   }
 }
 
-void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
-                           std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results) {
-  const std::int64_t rows = chain.rows();
-  const auto heads = static_cast<std::int64_t>(kv_head.size());
-  const std::int64_t kv_heads = kv.shape().kv_heads;
-  if (rows == 0 || heads == 0) {
-    return;
-  }
-  plan_rows(chain, kv.shape().head_dim);
-  const Pass pass{q, kv, layer, chain, kv_head, scale, out, results};
+CpuAttention::Cut CpuAttention::plan(const Pass& pass) {
+  const std::int64_t rows = pass.chain.rows();
+  const auto heads = static_cast<std::int64_t>(pass.kv_head.size());
+  const std::int64_t kv_heads = pass.kv.shape().kv_heads;
+  const std::int64_t dim = pass.head_dim();
+  plan_rows(pass.chain, dim);
 
   // A unit has heads / kv_heads queries a row on average.
   const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit * kv_heads / heads);
-  const std::int64_t of_head = (chain.first_slot + rows) * kv.shape().head_dim;
+  const std::int64_t of_head = (pass.chain.first_slot + rows) * dim;
   const std::int64_t bytes = 2 * kv_heads * of_head * static_cast<std::int64_t>(sizeof(float));
   const int threads = threads_sharing(rows * heads * of_head, bytes, pool_);
   const std::int64_t runs_wanted = (threads + kv_heads - 1) / kv_heads;
   const std::int64_t rows_per_run = std::min(most_rows, (rows + runs_wanted - 1) / runs_wanted);
-  const std::int64_t runs = (rows + rows_per_run - 1) / rows_per_run;
   for (Scratch& scratch : scratch_) {
     // One KV head may be read by all query heads of a row.
     const std::int64_t queries = rows_per_run * heads;
     if (static_cast<std::int64_t>(scratch.queries.size()) < queries) {
       scratch.queries.resize(queries);
     }
-    const std::int64_t floats = queries * attention_state_size(kv.shape().head_dim);
+    const std::int64_t floats = queries * attention_state_size(dim);
     if (static_cast<std::int64_t>(scratch.states.size()) < floats) {
       scratch.states.resize(floats);
     }
   }
-  parallel_for(pool_, threads, kv_heads * runs, [=, this](int thread, std::int64_t unit) {
-    const std::int64_t begin = unit % runs * rows_per_run;
-    run_unit(pass, unit / runs, {begin, std::min(rows, begin + rows_per_run)}, scratch_[thread]);
+  return {threads, rows, rows_per_run, (rows + rows_per_run - 1) / rows_per_run};
+}
+
+void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
+                           std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results) {
+  if (chain.rows() == 0 || kv_head.empty()) {
+    return;
+  }
+  const Pass pass{q, kv, layer, chain, kv_head, scale, out, results};
+  const Cut cut = plan(pass);
+  parallel_for(pool_, cut.threads, kv.shape().kv_heads * cut.runs, [=, this](int thread, std::int64_t unit) {
+    run_unit(pass, unit / cut.runs, cut.run(unit % cut.runs), scratch_[thread]);
   });
+}
+
+void CpuAttention::forward_new(const NewHeads& heads, CpuKv& kv, std::int64_t layer, const RowChain& chain,
+                               std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results) {
+  if (chain.rows() == 0 || kv_head.empty()) {
+    return;
+  }
+  const Pass pass{heads.query, kv, layer, chain, kv_head, scale, out, results};
+  const Cut cut = plan(pass);
+  const std::int64_t kv_heads = kv.shape().kv_heads;
+  if (kv_heads % cut.threads != 0) {
+    parallel_for(pool_, cut.threads, kv_heads,
+                 [=, this, &kv](int, std::int64_t head) { rotate_and_append(heads, kv, pass, head); });
+    forward(heads.query, kv, layer, chain, kv_head, scale, out, results);
+    return;
+  }
+  parallel_for(pool_, cut.threads, kv_heads, [=, this, &kv](int thread, std::int64_t head) {
+    rotate_and_append(heads, kv, pass, head);
+    for (std::int64_t run = 0; run < cut.runs; ++run) {
+      run_unit(pass, head, cut.run(run), scratch_[thread]);
+    }
+  });
+}
+
+void CpuAttention::rotate_and_append(const NewHeads& heads, CpuKv& kv, const Pass& pass, std::int64_t kv_index) const {
+  const std::int64_t dim = pass.head_dim();
+  const auto rotate = [&](Rows x, Range range) {
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      const std::int64_t table = pass.chain.position[r] * (dim / 2);
+      ops_.rope(x.row(r) + range.begin * dim, range.size(), dim, heads.cos + table, heads.sin + table);
+    }
+  };
+  const auto queries = static_cast<std::int64_t>(pass.kv_head.size());
+  for (Range range; range.begin < queries; range.begin = range.end) {
+    range.end = range.begin + 1;
+    if (pass.kv_head[range.begin] != kv_index) continue;
+    while (range.end < queries && pass.kv_head[range.end] == kv_index) ++range.end;
+    rotate(heads.query, range);
+  }
+  const Range own{kv_index, kv_index + 1};
+  rotate(heads.keys, own);
+  kv.append_keys(pass.layer, pass.chain.first_slot, heads.keys, own);
+  kv.append_values(pass.layer, pass.chain.first_slot, heads.values, own);
 }
 
 void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows, Scratch& scratch) const {

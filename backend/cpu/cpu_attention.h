@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,6 +25,10 @@ class CpuAttention {
   /// `results`: how `out` is written.
   void forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
                std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results);
+  /// After rotating queries and keys, and writing keys and values into the slots of `chain`. Each thread does that for the heads that it attends to, where these can be shared out evenly: no core
+  /// has to have anything of another's.
+  void forward_new(const NewHeads& heads, CpuKv& kv, std::int64_t layer, const RowChain& chain,
+                   std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results);
 
  private:
   /// One thread's.
@@ -33,8 +38,18 @@ class CpuAttention {
     std::vector<float> gathered;          ///< a block
   };
   struct Pass;
+  /// How a pass is shared out: each KV head's rows in so many runs of so many.
+  struct Cut {
+    int threads;
+    std::int64_t rows;
+    std::int64_t rows_per_run;
+    std::int64_t runs;
+    Range run(std::int64_t i) const { return {i * rows_per_run, std::min(rows, (i + 1) * rows_per_run)}; }
+  };
 
+  Cut plan(const Pass& pass);
   void plan_rows(const RowChain& chain, std::int64_t head_dim);
+  void rotate_and_append(const NewHeads& heads, CpuKv& kv, const Pass& pass, std::int64_t kv_index) const;
   void run_unit(const Pass& pass, std::int64_t kv_index, Range rows, Scratch& scratch) const;
   void gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block, Scratch& scratch) const;
 

@@ -17,16 +17,6 @@ namespace {
 
 /// Elements of an elementwise operation below which waking the other threads costs more than it saves.
 constexpr std::int64_t kElementsWorthSharing = 1 << 15;
-/// One thread's of several.
-struct Share {
-  std::int64_t part;
-  std::int64_t parts;
-  Range of(std::int64_t count) const { return {count * part / parts, count * (part + 1) / parts}; }
-};
-
-/// Of rotary embeddings and appending, which take longer.
-constexpr std::int64_t kHeadElementsWorthSharing = 1 << 12;
-
 Isa supported(Isa isa) {
   if (isa > detect_isa()) {
     throw_bad_input(fmt::format("isa: found {}, expected at most {}, the strongest of this CPU", name_of(isa),
@@ -136,38 +126,11 @@ void CpuBackend::add_layer_norm(Rows x, ConstRows y, const float* weight, const 
   });
 }
 
-void CpuBackend::rope_heads(Rows x, Range heads, std::int64_t head_dim, const float* cos, const float* sin,
-                            const RowChain& chain) const {
-  for (std::int64_t r = 0; r < x.rows; ++r) {
-    const std::int64_t table = chain.position[r] * (head_dim / 2);
-    ops_.rope(x.row(r) + heads.begin * head_dim, heads.size(), head_dim, cos + table, sin + table);
-  }
-}
-
-template <typename Task>
-void CpuBackend::share_heads(std::int64_t elements, const Task& task) {
-  const int threads = elements < kHeadElementsWorthSharing ? 1 : pool_.size();
-  parallel_for(pool_, threads, threads, [=](int, std::int64_t part) { task(Share{part, threads}); });
-}
-
 void CpuBackend::rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
                       Stream) {
-  share_heads(x.rows * x.cols, [=, this, &chain](Share share) {
-    rope_heads(x, share.of(x.cols / head_dim), head_dim, cos, sin, chain);
-  });
-}
-
-void CpuBackend::rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos,
-                             const float* sin, KvStore& kv, std::int64_t layer, const RowChain& chain, Stream) {
-  auto& store = static_cast<CpuKv&>(kv);
-  const std::int64_t query_heads = query.cols / head_dim;
-  const std::int64_t kv_heads = keys.cols / head_dim;
-  // Each thread its share of each, which the product before gave it and attention after asks of it.
-  share_heads(query.rows * (query_heads + 2 * kv_heads) * head_dim, [=, this, &store, &chain](Share share) {
-    rope_heads(query, share.of(query_heads), head_dim, cos, sin, chain);
-    rope_heads(keys, share.of(kv_heads), head_dim, cos, sin, chain);
-    store.append_keys(layer, chain.first_slot, keys, share.of(kv_heads));
-    store.append_values(layer, chain.first_slot, values, share.of(kv_heads));
+  for_rows(x.rows, x.cols, [=, this, &chain](std::int64_t r) {
+    const std::int64_t table = chain.position[r] * (head_dim / 2);
+    ops_.rope(x.row(r), x.cols / head_dim, head_dim, cos + table, sin + table);
   });
 }
 
@@ -185,6 +148,11 @@ void CpuBackend::kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream
 void CpuBackend::attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                            std::span<const std::int32_t> kv_head, float scale, Rows out, Stream) {
   attention_.forward(q, static_cast<const CpuKv&>(kv), layer, chain, kv_head, scale, out, results());
+}
+
+void CpuBackend::rope_append_attention(const NewHeads& heads, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                                       std::span<const std::int32_t> kv_head, float scale, Rows out, Stream) {
+  attention_.forward_new(heads, static_cast<CpuKv&>(kv), layer, chain, kv_head, scale, out, results());
 }
 
 void CpuBackend::silu_mul(ConstRows gate_up, Rows out, Stream) {

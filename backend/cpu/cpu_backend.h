@@ -49,14 +49,14 @@ class CpuBackend final : public Backend {
 
   void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
             Stream stream) override;
-  void rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos, const float* sin,
-                   KvStore& kv, std::int64_t layer, const RowChain& chain, Stream stream) override;
   std::unique_ptr<KvStore> make_kv(const KvShape& shape) override;
   void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream stream) override;
   void kv_move(KvStore& kv, std::int64_t from, std::int64_t to, Stream stream) override;
   void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                  std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override;
+  void rope_append_attention(const NewHeads& heads, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                             std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override;
 
   void silu_mul(ConstRows gate_up, Rows out, Stream stream) override;
   void gelu_tanh(Rows x, Stream stream) override;
@@ -76,13 +76,6 @@ class CpuBackend final : public Backend {
 
   /// Of operations whose results the next product reads: past the caches where the team's cores are far from each other.
   const ResultOps& results() const { return distance_.far() ? ops_.for_others : ops_.kept; }
-  /// Calls task(share) for the shares of the heads of rows, on several threads when so many elements are worth it: by heads, as products and attention are shared out, so
-  /// that what a core has of them it keeps.
-  template <typename Task>
-  void share_heads(std::int64_t elements, const Task& task);
-  void rope_heads(Rows x, Range heads, std::int64_t head_dim, const float* cos, const float* sin,
-                  const RowChain& chain) const;
-
   Isa isa_;
   const RowOps& ops_;
   ThreadPool pool_;

@@ -137,12 +137,14 @@ void ThreadPool::work(int thread) {
 
 std::int64_t ThreadPool::Part::take(std::uint64_t round, std::int64_t begin, std::int64_t end, std::int64_t most) {
   constexpr auto kUnits = static_cast<std::uint64_t>(kMostUnits);
+  const std::uint64_t of_round = round * kUnits;
   std::uint64_t next = next_.load(std::memory_order_relaxed);
   while (true) {
-    const std::int64_t unit = next / kUnits == round % (1ULL << 40) ? static_cast<std::int64_t>(next % kUnits) : begin;
+    const bool begun = next - next % kUnits == of_round;
+    const std::int64_t unit = begun ? static_cast<std::int64_t>(next % kUnits) : begin;
     if (unit >= end) return end;
     const auto after = static_cast<std::uint64_t>(std::min(unit + most, end));
-    if (next_.compare_exchange_weak(next, round * kUnits + after, std::memory_order_relaxed)) return unit;
+    if (next_.compare_exchange_weak(next, of_round + after, std::memory_order_relaxed)) return unit;
   }
 }
 

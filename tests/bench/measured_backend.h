@@ -80,14 +80,14 @@ class MeasuredBackend final : public ObservingBackend {
   }
   void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                  std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {
-    const KvShape& shape = kv.shape();
-    const auto slots = static_cast<double>(chain.first_slot + chain.rows());
-    const double cache = 2 * slots * static_cast<double>(shape.kv_heads * shape.head_dim) * sizeof(float);
-    // Row i of a chain sees what was there and the rows up to itself.
-    const double seen = static_cast<double>(chain.rows()) * (static_cast<double>(chain.first_slot) + slots + 1) / 2;
-    timed({"attention"},
-          {.bytes = cache + size_of(q) + size_of(out), .multiply_adds = 2 * seen * static_cast<double>(q.cols)},
+    timed({"attention"}, of_attention(q, kv, chain, size_of(out)),
           [&] { ObservingBackend::attention(q, kv, layer, chain, kv_head, scale, out, stream); });
+  }
+  void rope_append_attention(const NewHeads& heads, KvStore& kv, std::int64_t layer, const RowChain& chain,
+                             std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {
+    const double appended = size_of(heads.keys) + size_of(heads.values);
+    timed({"rotary embedding and attention"}, of_attention(heads.query, kv, chain, size_of(out) + appended),
+          [&] { ObservingBackend::rope_append_attention(heads, kv, layer, chain, kv_head, scale, out, stream); });
   }
   void silu_mul(ConstRows gate_up, Rows out, Stream stream) override {
     timed({"activation"}, {size_of(gate_up) + size_of(out)}, [&] { ObservingBackend::silu_mul(gate_up, out, stream); });
@@ -114,6 +114,15 @@ class MeasuredBackend final : public ObservingBackend {
     double weight_bytes = 0;
     double multiply_adds = 0;
   };
+  /// `rows_bytes`: besides those of q.
+  static Work of_attention(ConstRows q, const KvStore& kv, const RowChain& chain, double rows_bytes) {
+    const KvShape& shape = kv.shape();
+    const auto slots = static_cast<double>(chain.first_slot + chain.rows());
+    const double cache = 2 * slots * static_cast<double>(shape.kv_heads * shape.head_dim) * sizeof(float);
+    // Row i of a chain sees what was there and the rows up to itself.
+    const double seen = static_cast<double>(chain.rows()) * (static_cast<double>(chain.first_slot) + slots + 1) / 2;
+    return {.bytes = cache + size_of(q) + rows_bytes, .multiply_adds = 2 * seen * static_cast<double>(q.cols)};
+  }
   static Work of_product(const PackedLinear& weight, double rows_bytes) {
     const auto weight_bytes = static_cast<double>(weight.bytes());
     return {.bytes = weight_bytes + rows_bytes, .weight_bytes = weight_bytes};

@@ -92,7 +92,7 @@ TEST_P(CpuBackendFused, ResidualAndNorm) {
   }
 }
 
-TEST_P(CpuBackendFused, RotaryEmbeddingAndAppend) {
+TEST_P(CpuBackendFused, RotaryEmbeddingAppendAndAttention) {
   struct Shape {
     std::int64_t heads;
     std::int64_t kv_heads;
@@ -108,19 +108,24 @@ TEST_P(CpuBackendFused, RotaryEmbeddingAndAppend) {
         position[static_cast<std::size_t>(r)] = 3 + r;
         parent[static_cast<std::size_t>(r)] = r - 1;
       }
+      std::vector<std::int32_t> kv_head(static_cast<std::size_t>(shape.heads));
+      for (std::int64_t head = 0; head < shape.heads; ++head) {
+        kv_head[static_cast<std::size_t>(head)] = static_cast<std::int32_t>(head * shape.kv_heads / shape.heads);
+      }
       const RowChain chain{position, parent, 60};  // across blocks of keys
       const Matrix cos = Matrix::random(rows + 3, shape.dim / 2, 1);
       const Matrix sin = Matrix::random(rows + 3, shape.dim / 2, 2);
       for_teams([&](Backend& fused, Backend& parts) {
-        const auto rotated_and_kept = [&](Backend& backend) {
+        const auto kept_and_attended = [&](Backend& backend) {
           Matrix query = Matrix::random(rows, shape.heads * shape.dim, 3, 1.0F, 5);
           Matrix keys = Matrix::random(rows, shape.kv_heads * shape.dim, 4, 1.0F, 1);
           const Matrix values = Matrix::random(rows, shape.kv_heads * shape.dim, 5);
           const auto kv =
               backend.make_kv({.layers = 2, .kv_heads = shape.kv_heads, .head_dim = shape.dim, .capacity = 60 + rows});
-          backend.rope_append(query.view(), keys.view(), values.view(), shape.dim, cos.data(), sin.data(), *kv, 1,
-                              chain, stream);
-          std::vector<std::vector<float>> all = {query.all()};
+          Matrix out(rows, shape.heads * shape.dim, 3);
+          backend.rope_append_attention({query.view(), keys.view(), values.view(), cos.data(), sin.data()}, *kv, 1,
+                                        chain, kv_head, 0.3F, out.view(), stream);
+          std::vector<std::vector<float>> all = {out.all()};
           const auto& store = static_cast<const CpuKv&>(*kv);
           for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
             for (std::int64_t block = 0; block * kKeyBlock < 60 + rows; ++block) {
@@ -130,7 +135,7 @@ TEST_P(CpuBackendFused, RotaryEmbeddingAndAppend) {
           }
           return all;
         };
-        EXPECT_EQ(rotated_and_kept(fused), rotated_and_kept(parts));
+        EXPECT_EQ(kept_and_attended(fused), kept_and_attended(parts));
       });
     }
   }

@@ -135,6 +135,34 @@ TEST_F(MatmulBits, StackedWeightsEqualEachAlone) {
   }
 }
 
+/// Of matrices that fill their panels each thread takes its share of each, once the cache has them.
+TEST_F(MatmulBits, SharesOfStackedWeightsEqualEachAlone) {
+  const std::vector<Weight> weights = {Weight(16 * 24, 129, 1), Weight(16 * 8, 129, 2), Weight(16 * 9, 129, 3)};
+  for (const Kernel& kernel : all_kernels()) {
+    LinearSpec spec = weights.front().spec(kernel.dtype);
+    for (const Weight& other : std::span(weights).subspan(1)) spec.stacked.push_back(other.view());
+    const CpuPackedLinear stacked(spec, *kernel.kernel);
+    ASSERT_EQ(stacked.stacked_panels().size(), weights.size());
+    for (const std::int64_t rows : {1, 5, 16, 20}) {
+      std::vector<std::vector<float>> each;
+      for (const Weight& weight : weights) {
+        each.push_back(multiply(CpuPackedLinear(weight.spec(kernel.dtype), *kernel.kernel), x_.data(), rows));
+      }
+      std::vector<float> want;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+          const auto row = each[i].begin() + r * weights[i].out;
+          want.insert(want.end(), row, row + weights[i].out);
+        }
+      }
+      for (const int threads : {1, 2, 3}) {
+        EXPECT_TRUE(same_bits(multiply(stacked, x_.data(), rows, threads), want))
+            << kernel.name << ", " << rows << " rows, " << threads << " threads";
+      }
+    }
+  }
+}
+
 /// 16 slices on one rank, or cut over 2, 4, 8, 16 ranks whose results meet in the upper part of the tree.
 TEST_F(MatmulBits, RanksThatAreAPowerOfTwoShareOneTree) {
   for_all([&](const CpuPackedLinear& packed, const Weight& weight, const Kernel& kernel) {
