@@ -85,8 +85,9 @@ class MeasuredBackend final : public ObservingBackend {
   }
   void rope_append_attention(const NewHeads& heads, KvStore& kv, std::int64_t layer, const RowChain& chain,
                              std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {
-    const double appended = size_of(heads.keys) + size_of(heads.values);
-    timed({"rotary embedding and attention"}, of_attention(heads.query, kv, chain, size_of(out) + appended),
+    // Read where the product left them, and appended.
+    const double own = 2 * (size_of(heads.keys) + size_of(heads.values));
+    timed({"rotary embedding and attention"}, of_attention(heads.query, kv, chain, size_of(out) + own),
           [&] { ObservingBackend::rope_append_attention(heads, kv, layer, chain, kv_head, scale, out, stream); });
   }
   void silu_mul(ConstRows gate_up, Rows out, Stream stream) override {
