@@ -252,48 +252,60 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
   }
 }
 
+/// Panel by panel, in their order.
+template <class Into>
+void multiply_panels(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch, ThreadPool& pool,
+                     const Into& into) {
+  const Units panels{weight.panel_count(),
+                     [&](std::int64_t rows) { return panels_of_chunk(weight, rows, kChunkBytes); }, std::identity()};
+  multiply(weight, x, scratch, pool, panels, [=, &weight](Chunk& chunk) {
+    into(chunk);
+    weight.kernel().run(chunk.job, chunk.units.begin, chunk.units.end);
+  });
+}
+
+/// Of stacked matrices each thread its share of each: its heads' queries, keys and values, with which it goes on.
+template <class Into>
+void multiply_shares(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch, ThreadPool& pool,
+                     const Into& into) {
+  const std::span<const std::int64_t> stacked = weight.stacked_panels();
+  const std::int64_t count = std::ranges::min(stacked);
+  const auto share = [count](std::int64_t panels, std::int64_t unit) { return panels * unit / count; };
+  const Units shares{
+      count,
+      [&](std::int64_t rows) { return panels_of_chunk(weight, rows, kChunkBytes / 2 * count / weight.panel_count()); },
+      [share, first = stacked.front()](std::int64_t unit) { return share(first, unit); }};
+  multiply(weight, x, scratch, pool, shares, [=, &weight](Chunk& chunk) {
+    into(chunk);
+    const PanelRun after = chunk.job.next;
+    std::int64_t begin = 0;  // of the matrix, in panels
+    for (std::size_t i = 0; i < stacked.size(); ++i) {
+      const std::int64_t end = begin + stacked[i];
+      const bool last = i + 1 == stacked.size();
+      chunk.job.next =
+          last ? after : weight.run_of_panels(end + share(stacked[i + 1], chunk.units.begin), end + stacked[i + 1]);
+      weight.kernel().run(chunk.job, begin + share(stacked[i], chunk.units.begin),
+                          begin + share(stacked[i], chunk.units.end));
+      begin = end;
+    }
+  });
+}
+
 }  // namespace
 
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool,
             bool for_others) {
   check(x.rows == y.rows && y.cols == weight.out_features(), "matmul: the shapes of x, the weight and y agree");
-  const auto ready = [y, past_caches = for_others && begins_lines(y)](Chunk& chunk) {
+  const auto into_y = [y, past_caches = for_others && begins_lines(y)](Chunk& chunk) {
     chunk.job.y = y.row(chunk.first);
     chunk.job.y_stride = y.stride;
     chunk.job.y_past_caches = past_caches && chunk.job.from_memory;
   };
-  const std::span<const std::int64_t> stacked = weight.stacked_panels();
-  if (stacked.empty() || pool.size() == 1 || scratch.will_read_memory(weight)) {
-    const Units panels{weight.panel_count(),
-                       [&](std::int64_t rows) { return panels_of_chunk(weight, rows, kChunkBytes); }, std::identity()};
-    multiply(weight, x, scratch, pool, panels, [=, &weight](Chunk& chunk) {
-      ready(chunk);
-      weight.kernel().run(chunk.job, chunk.units.begin, chunk.units.end);
-    });
+  // Of weights from memory it gains nothing (docs/kernels.md).
+  if (weight.stacked_panels().empty() || pool.size() == 1 || scratch.will_read_memory(weight)) {
+    multiply_panels(weight, x, scratch, pool, into_y);
   } else {
-    // Each thread its share of each matrix: its heads' queries, keys and values, with which it goes on.
-    const std::int64_t count = std::ranges::min(stacked);
-    const auto share = [count](std::int64_t panels, std::int64_t unit) { return panels * unit / count; };
-    const Units shares{count,
-                       [&](std::int64_t rows) {
-                         return panels_of_chunk(weight, rows, kChunkBytes / 2 * count / weight.panel_count());
-                       },
-                       [share, first = stacked.front()](std::int64_t unit) { return share(first, unit); }};
-    multiply(weight, x, scratch, pool, shares, [=, &weight](Chunk& chunk) {
-      ready(chunk);
-      const PanelRun after = chunk.job.next;
-      std::int64_t before = 0;
-      for (std::size_t i = 0; i < stacked.size(); ++i) {
-        const std::int64_t begin = before + share(stacked[i], chunk.units.begin);
-        const std::int64_t end = before + share(stacked[i], chunk.units.end);
-        before += stacked[i];
-        chunk.job.next =
-            i + 1 < stacked.size()
-                ? weight.run_of_panels(before + share(stacked[i + 1], chunk.units.begin), before + stacked[i + 1])
-                : after;
-        weight.kernel().run(chunk.job, begin, end);
-      }
-    });
+    multiply_shares(weight, x, scratch, pool, into_y);
   }
   // The caller may tell other ranks of y, which a pool's rounds know nothing of.
   if (for_others) _mm_sfence();

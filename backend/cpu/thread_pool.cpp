@@ -14,6 +14,8 @@
 namespace specdec {
 namespace {
 
+constexpr std::size_t kLine = 64;
+
 /// Where it is not allowed the scheduler goes on by itself.
 void bind(std::thread& thread, int core) {
   cpu_set_t set;
@@ -125,8 +127,9 @@ void ThreadPool::work(int thread) {
     if (round.call == nullptr) {
       return;
     }
-    for (std::size_t line = 0; line < round.bytes; line += 64) {
-      _mm_prefetch(static_cast<const char*>(round.context) + line, _MM_HINT_T0);
+    // It begins anywhere in its first line.
+    for (std::size_t at = 0; at < round.bytes + kLine - 1; at += kLine) {
+      _mm_prefetch(static_cast<const char*>(round.context) + at, _MM_HINT_T0);
     }
     round.call(round.context, thread);
     _mm_sfence();  // what was stored past the caches is there before anyone is told
