@@ -3,8 +3,8 @@
 ///   pass_bench [--model DIR] [--weights random] [--dtype bf16] [--backend cpu] [--threads 1] [--context 128] [--repeats 60] [--where] [--json F]
 ///
 /// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
-/// figure is that of one pass after `context` committed tokens, rolled back afterwards. A pass that is not timed comes first in each repeat, as passes follow one another where text is
-/// decoded: what has read the weights just before finds, and leaves in the caches, something else. Printed are medians of the times and medians of the
+/// figure is that of one pass after `context` committed tokens, rolled back afterwards. A pass of one row that is not timed comes right before each that is, as passes follow one
+/// another where text is decoded: its team is awake, and the caches have what a pass leaves in them. Printed are medians of the times and medians of the
 /// ratios of times of the same repeat, which a machine that changes its pace on the way changes less. The plain read
 /// sums the very weights that the pass reads, on as many threads, in the same turns; of bf16 weights, where there is AVX-512, the roofline of so many rows
 /// reads them too and adds as many products as the pass does, from registers (roofs.h): memory is not always equally quick. Each is the best of several
@@ -297,9 +297,9 @@ void run(const Options& options) {
     const auto measure_line = [&] {
       if (has_distance) lines.push_back(RoofTeam(options.threads).line_seconds());
     };
-    take_pass(0);
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
       measure_line();
+      take_pass(0);
       time_rows((i + static_cast<std::size_t>(repeat + kWarmUp)) % row_counts.size());
     }
     measure_line();
