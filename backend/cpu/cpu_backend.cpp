@@ -79,7 +79,11 @@ std::unique_ptr<PackedLinear> CpuBackend::pack(const LinearSpec& spec) {
 }
 
 void CpuBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream) {
-  specdec::matmul(static_cast<const CpuPackedLinear&>(weight), x, y, matmul_scratch_, pool_, distance_.far());
+  const auto& packed = static_cast<const CpuPackedLinear&>(weight);
+  // Attention comes after what is stacked, and is shared out; after others residual and norm, by as many threads as so many elements are worth.
+  const bool by_caller = packed.stacked_panels().empty() && threads_sharing(y.rows * y.cols) == 1;
+  const Readers of_far = by_caller ? Readers::kCaller : Readers::kTeam;
+  specdec::matmul(packed, x, y, matmul_scratch_, pool_, distance_.far() ? of_far : Readers::kNear);
 }
 
 void CpuBackend::matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,

@@ -294,21 +294,25 @@ void multiply_shares(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& 
 }  // namespace
 
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool,
-            bool for_others) {
+            Readers readers) {
   check(x.rows == y.rows && y.cols == weight.out_features(), "matmul: the shapes of x, the weight and y agree");
-  const auto into_y = [y, past_caches = for_others && begins_lines(y)](Chunk& chunk) {
+  const auto into_y = [y](Chunk& chunk) {
     chunk.job.y = y.row(chunk.first);
     chunk.job.y_stride = y.stride;
-    chunk.job.y_past_caches = past_caches && chunk.job.from_memory;
+  };
+  const auto into_y_of_others = [into_y, readers = begins_lines(y) ? readers : Readers::kNear](Chunk& chunk) {
+    into_y(chunk);
+    const bool others = readers == Readers::kCaller && chunk.thread != 0;
+    chunk.job.y_past_caches = others || (readers == Readers::kTeam && chunk.job.from_memory);
   };
   // Of weights from memory it gains nothing (docs/kernels.md).
   if (weight.stacked_panels().empty() || pool.size() == 1 || scratch.will_read_memory(weight)) {
-    multiply_panels(weight, x, scratch, pool, into_y);
+    multiply_panels(weight, x, scratch, pool, into_y_of_others);
   } else {
     multiply_shares(weight, x, scratch, pool, into_y);
   }
   // The caller may tell other ranks of y, which a pool's rounds know nothing of.
-  if (for_others) _mm_sfence();
+  if (readers != Readers::kNear) _mm_sfence();
 }
 
 void matmul_silu_mul(const CpuPackedLinear& weight, ConstRows x, const float* bias, Rows out, const RowOps& ops,

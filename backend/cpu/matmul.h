@@ -59,12 +59,19 @@ class MatmulScratch {
   PanelRun* after_last_ = nullptr;
 };
 
+/// Who reads a product next. What far cores read goes past the caches of the core that multiplies: to have the places back from them takes longer, the next time.
+enum class Readers : std::uint8_t {
+  kNear,    ///< whoever it is, cores are near each other
+  kCaller,  ///< the caller alone, and others' cores are far
+  kTeam,    ///< all threads, on far cores
+};
+
 /// y = x * weight^T, as Backend::matmul says. x [rows, in_features], y [rows, out_features]. Reads each weight once for
 /// up to 16 rows, and from cache for the further rows of a block of 64. Rows, threads and the place of an output in the
 /// matrix change no bit of it. `scratch` must have been shown `weight`, for as many threads as
-/// `pool` has; subnormals must be flushed on the calling thread. `for_others`: far cores read y next, so that of weights from memory it goes past the caches.
+/// `pool` has; subnormals must be flushed on the calling thread. Of weights in the cache what the whole team reads stays in the caches all the same.
 void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& scratch, ThreadPool& pool,
-            bool for_others = false);
+            Readers readers = Readers::kNear);
 
 /// out = silu(gate) * up of (gate, up) = x * weight^T + bias, as Backend::matmul_silu_mul says, of weights with gate_panels(). Each thread multiplies gates with their outputs as it has them, so
 /// that neither leaves its core. bias [out_features] or null, out [rows, out_features / 2].

@@ -127,7 +127,7 @@ inline std::vector<Range> slices_ending_at(const std::vector<std::int64_t>& ends
 /// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen. Beside a cache of `cache_bytes`. What is for others
 /// lies on lines of its own, or `offset` floats behind.
 inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads,
-                                        std::optional<std::int64_t> cache_bytes, bool for_others = false,
+                                        std::optional<std::int64_t> cache_bytes, Readers readers = Readers::kNear,
                                         std::int64_t offset = 0) {
   ThreadPool pool(threads);
   MatmulScratch scratch(cache_bytes);
@@ -136,11 +136,11 @@ inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const flo
   const std::int64_t in = packed.in_features();
   const std::int64_t out = packed.out_features();
   constexpr std::int64_t kLine = AlignedArray::kAlignment / sizeof(float);
-  const std::int64_t stride = for_others ? (out + kLine - 1) / kLine * kLine : out;
+  const std::int64_t stride = readers != Readers::kNear ? (out + kLine - 1) / kLine * kLine : out;
   AlignedArray place(static_cast<std::size_t>(rows * stride + offset) * sizeof(float));
   std::fill_n(place.data(), place.bytes(), std::byte{0xff});
   auto* const y = reinterpret_cast<float*>(place.data()) + offset;
-  matmul(packed, {x, rows, in, in}, {y, rows, out, stride}, scratch, pool, for_others);
+  matmul(packed, {x, rows, in, in}, {y, rows, out, stride}, scratch, pool, readers);
   std::vector<float> outputs;
   for (std::int64_t r = 0; r < rows; ++r) outputs.insert(outputs.end(), y + r * stride, y + r * stride + out);
   return outputs;
@@ -154,7 +154,8 @@ inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x
   };
   expect(multiply_once(packed, x, rows, threads, 0), " rows read from memory");
   for (const std::int64_t offset : {0, 1}) {
-    expect(multiply_once(packed, x, rows, threads, 0, true, offset), " rows for others");
+    expect(multiply_once(packed, x, rows, threads, 0, Readers::kTeam, offset), " rows for far cores");
+    expect(multiply_once(packed, x, rows, threads, std::nullopt, Readers::kCaller, offset), " rows for the caller");
   }
   return y;
 }
