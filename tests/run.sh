@@ -131,7 +131,7 @@ for stage in $stages; do
         launcher=(env) isa=""
       fi ;;
     asan)
-      # Minutes each, of kernels and passes that other cases go through.
+      # A minute each and more, of kernels and passes that other cases go through.
       run_tests asan "$cores" -L unit -LE house -E 'GpuBackendTest.SplitAttention|GpuProductsTest.OfGates|MatmulBits.ARowDoesNotDependOnTheOthers|PassTimes.AreOfTheThreadsThatARankHas' ;;
     tsan)
       # The thread sanitizer of gcc 12 cannot place its shadow when the kernel spreads addresses widely.

@@ -86,8 +86,11 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
     return;
   }
   const Pass pass{q, kv, layer, chain, kv_head, scale, out, results};
-  const Cut cut = plan(pass);
-  parallel_for(pool_, cut.threads, kv.shape().kv_heads * cut.runs, [=, this](int thread, std::int64_t unit) {
+  attend(pass, plan(pass));
+}
+
+void CpuAttention::attend(const Pass& pass, const Cut& cut) {
+  parallel_for(pool_, cut.threads, pass.kv.shape().kv_heads * cut.runs, [=, this](int thread, std::int64_t unit) {
     run_unit(pass, unit / cut.runs, cut.run(unit % cut.runs), scratch_[thread]);
   });
 }
@@ -103,7 +106,7 @@ void CpuAttention::forward_new(const NewHeads& heads, CpuKv& kv, std::int64_t la
   if (kv_heads % cut.threads != 0) {
     parallel_for(pool_, cut.threads, kv_heads,
                  [=, this, &kv](int, std::int64_t head) { rotate_and_append(heads, kv, pass, head); });
-    forward(heads.query, kv, layer, chain, kv_head, scale, out, results);
+    attend(pass, cut);
     return;
   }
   parallel_for(pool_, cut.threads, kv_heads, [=, this, &kv](int thread, std::int64_t head) {

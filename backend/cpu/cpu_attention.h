@@ -49,6 +49,7 @@ class CpuAttention {
 
   Cut plan(const Pass& pass);
   void plan_rows(const RowChain& chain, std::int64_t head_dim);
+  void attend(const Pass& pass, const Cut& cut);
   void rotate_and_append(const NewHeads& heads, CpuKv& kv, const Pass& pass, std::int64_t kv_index) const;
   void run_unit(const Pass& pass, std::int64_t kv_index, Range rows, Scratch& scratch) const;
   void gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block, Scratch& scratch) const;

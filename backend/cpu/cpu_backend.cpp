@@ -17,6 +17,7 @@ namespace {
 
 /// Elements of an elementwise operation below which waking the other threads costs more than it saves.
 constexpr std::int64_t kElementsWorthSharing = 1 << 15;
+
 Isa supported(Isa isa) {
   if (isa > detect_isa()) {
     throw_bad_input(fmt::format("isa: found {}, expected at most {}, the strongest of this CPU", name_of(isa),

@@ -76,6 +76,7 @@ class CpuBackend final : public Backend {
 
   /// Of operations whose results the next product reads: past the caches where the team's cores are far from each other.
   const ResultOps& results() const { return distance_.far() ? ops_.for_others : ops_.kept; }
+
   Isa isa_;
   const RowOps& ops_;
   ThreadPool pool_;

@@ -320,6 +320,7 @@ void matmul_silu_mul(const CpuPackedLinear& weight, ConstRows x, const float* bi
   const std::int64_t gates = weight.gate_panels();
   check(gates > 0 && x.rows == out.rows && 2 * out.cols == weight.out_features(),
         "matmul_silu_mul: the shapes of x, the gated weight and out agree");
+  check(scratch.has_pairs_of(pool.size()), "matmul_silu_mul: the scratch was shown this weight, for such a team");
   const Units pairs{gates, [&](std::int64_t rows) { return pairs_of_chunk(weight, rows); }, std::identity()};
   multiply(weight, x, scratch, pool, pairs, [=, &weight, &ops, &results, &scratch](const Chunk& chunk) {
     const std::int64_t step = pairs_of_chunk(weight, (chunk.job.rows + chunk.job.blocks - 1) / chunk.job.blocks);

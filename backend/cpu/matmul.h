@@ -30,6 +30,8 @@ class MatmulScratch {
   float* pairs_of(int thread) {
     return reinterpret_cast<float*>(pairs_.data() + pairs_bytes_ * static_cast<std::size_t>(thread));
   }
+  /// Whether each of so many threads has such a place.
+  bool has_pairs_of(int team) const { return pairs_.bytes() >= pairs_bytes_ * static_cast<std::size_t>(team); }
 
   struct Turn {
     /// What came after the weight the last time, nothing if that is not known. A pass goes through its matrices in the same order each time.

@@ -63,20 +63,10 @@ class MeasuredBackend final : public ObservingBackend {
   void embed(const RowTable& table, const std::int32_t* index, Rows x, Stream stream) override {
     timed({"embedding"}, {2 * size_of(x)}, [&] { ObservingBackend::embed(table, index, x, stream); });
   }
-  void rope(Rows x, std::int64_t head_dim, const float* cos, const float* sin, const RowChain& chain,
-            Stream stream) override {
-    timed({"rotary embedding"}, {2 * size_of(x)},
-          [&] { ObservingBackend::rope(x, head_dim, cos, sin, chain, stream); });
-  }
   void kv_append(KvStore& kv, std::int64_t layer, const RowChain& chain, ConstRows keys, ConstRows values,
                  Stream stream) override {
     timed({"append to the KV cache"}, {2 * (size_of(keys) + size_of(values))},
           [&] { ObservingBackend::kv_append(kv, layer, chain, keys, values, stream); });
-  }
-  void rope_append(Rows query, Rows keys, ConstRows values, std::int64_t head_dim, const float* cos, const float* sin,
-                   KvStore& kv, std::int64_t layer, const RowChain& chain, Stream stream) override {
-    timed({"rotary embedding and append"}, {2 * (size_of(query) + size_of(keys) + size_of(values))},
-          [&] { ObservingBackend::rope_append(query, keys, values, head_dim, cos, sin, kv, layer, chain, stream); });
   }
   void attention(ConstRows q, const KvStore& kv, std::int64_t layer, const RowChain& chain,
                  std::span<const std::int32_t> kv_head, float scale, Rows out, Stream stream) override {

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/row_ops.h"
+#include "backend/error.h"
 #include "tests/unit/matmul_cases.h"
 
 namespace specdec {
@@ -168,6 +169,12 @@ TEST(MatmulNextGated, GatesAskForWhatTheyGateAndThatForTheNextGates) {
   };
   EXPECT_EQ(runs(), expected(-1));
   EXPECT_EQ(runs(), expected(0));
+
+  ThreadPool more(2);
+  EXPECT_THROW(matmul_silu_mul(weight, {x.data(), 1, 512, 512}, nullptr, {out.data(), 1, 160, 160}, ops, ops.kept,
+                               scratch, more),
+               Error)
+      << "the scratch has gates of one thread";
 }
 
 std::atomic<int> jobs_from_memory;
