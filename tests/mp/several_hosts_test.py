@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs specdec_dist on emulated hosts (launch/several-hosts.sh): the same text as on one, a host that is cut off, and nothing that stays.
 
-    several_hosts_test.py [CASE ...] --program build/.../specdec_dist --hosts 2
+    several_hosts_test.py [CASE | whole | lost ...] --program build/.../specdec_dist --hosts 2
 
 A machine that cannot emulate hosts skips all of it (status 77). How ranks die on several hosts is lost_rank_test.py's, with --hosts.
 """
@@ -218,11 +218,14 @@ def command_line(options):
             raise job.Failed(f"several-hosts.sh {' '.join(arguments)}: status {done.returncode}, expected {code} and {line!r}\n{done.stderr}")
 
 
-CASES = {case.__name__: case for case in (
-    same_text, transports, placements, conformance, link_down, link_down_before_the_deadline, link_of_rank_0_down,
-    culprit_is_named_by_its_rank_in_the_job, interface, a_modelled_interconnect_is_refused, nothing_stays, two_at_once, command_line)}
+# Jobs that nothing is done to, and those that lose a link or a rank, beside which nothing else runs, nor makes hosts.
+WHOLE = (same_text, transports, placements, conformance, interface, a_modelled_interconnect_is_refused, two_at_once, command_line)
+LOST = (link_down, link_down_before_the_deadline, link_of_rank_0_down, culprit_is_named_by_its_rank_in_the_job, nothing_stays)
+CASES = {case.__name__: case for case in WHOLE + LOST}
+TOGETHER = {"whole": WHOLE, "lost": LOST}
 
 if __name__ == "__main__":
     given = job.parse(__doc__)
     print(f"seed {SEED}")
+    given.cases = [case for name in given.cases for case in ([of.__name__ for of in TOGETHER[name]] if name in TOGETHER else [name])]
     job.run_cases(given, CASES)

@@ -131,5 +131,11 @@ class EmulatedDevice {
 };
 
 using EmulatedBackend = cuda::GpuBackend<EmulatedDevice>;
+/// Of few threads, so that short rows have several parts.
+using EmulatedRowSampler = cuda::GpuRowSampler<EmulatedDevice, 32, 64>;
 
 }  // namespace specdec
+
+// All of a GPU's kernels are in these, which take half a minute to compile with the sanitizers: once, in emulated_device.cpp.
+extern template class specdec::cuda::GpuBackend<specdec::EmulatedDevice>;
+extern template class specdec::cuda::GpuRowSampler<specdec::EmulatedDevice, 32, 64>;

@@ -18,7 +18,7 @@ class GpuRowSamplerTest : public ::testing::Test {
   EmulatedBackend gpu_{EmulatedDevice(), {}};
   /// Blocks of few threads, of which a CPU is sooner done; one test has those of a GPU.
   battery::MakeSampler small_blocks_ = [this](const SamplingParams& params) {
-    return std::make_unique<cuda::GpuRowSampler<EmulatedDevice, 32, 64>>(device_, params);
+    return std::make_unique<EmulatedRowSampler>(device_, params);
   };
 };
 

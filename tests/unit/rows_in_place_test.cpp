@@ -30,7 +30,7 @@ class SmallBlocks final : public ForwardingBackend {
       : ForwardingBackend(std::make_unique<EmulatedBackend>(device, CudaOptions{})), device_(device) {}
   bool on_host() const override { return false; }
   std::unique_ptr<RowSampler> make_row_sampler(const SamplingParams& params) override {
-    return std::make_unique<cuda::GpuRowSampler<EmulatedDevice, 32, 64>>(device_, params);
+    return std::make_unique<EmulatedRowSampler>(device_, params);
   }
 
  private:
