@@ -80,7 +80,7 @@ TEST_P(EveryTokenizer, StreamIsDecodeAndNeverHalfACharacter) {
 }
 
 TEST_P(EveryTokenizer, LongRunsOfOneClass) {
-  // Quadratic merging or matching would take hours here; a stack or a limit in proportion to the run would fail. With a sanitizer the eighth part takes as long.
+  // Quadratic merging or matching would take hours here; a stack or a limit in proportion to the run would fail. With the address sanitizer an eighth of it takes as long.
 #if defined(__SANITIZE_ADDRESS__)
   const std::size_t length = 1 << 17;
 #else
