@@ -73,7 +73,12 @@ TEST_F(MatmulBits, ThreadsChangeNothing) {
     MatmulKernel packs_otherwise = *kernel.kernel;
     packs_otherwise.each_packs = !packs_otherwise.each_packs;
     const CpuPackedLinear otherwise(weight.spec(kernel.dtype), packs_otherwise);
-    for (const std::int64_t rows : {1, 5, 17, 65}) {
+#if defined(__SANITIZE_THREAD__)
+    const auto row_counts = {1, 17};  // one block and two: what threads share is all there, in a quarter of the time
+#else
+    const auto row_counts = {1, 5, 17, 65};
+#endif
+    for (const std::int64_t rows : row_counts) {
       const std::vector<float> one = multiply(packed, x_.data(), rows, 1);
       for (const int threads : {2, 3}) {
         EXPECT_TRUE(same_bits(multiply(packed, x_.data(), rows, threads), one)) << kernel.name;
