@@ -131,8 +131,8 @@ for stage in $stages; do
         launcher=(env) isa=""
       fi ;;
     asan)
-      # Half a minute each and more, of kernels and passes that other cases go through, or the thread sanitizer.
-      run_tests asan "$cores" -L unit -LE house -E 'GpuBackendTest.SplitAttention|GpuProductsTest.OfGates|MatmulBits.(ARowDoesNotDependOnTheOthers|ThreadsChangeNothing)|PassTimes.AreOfTheThreadsThatARankHas' ;;
+      # Minutes each, of kernels and passes that other cases go through.
+      run_tests asan "$cores" -L unit -LE house -E 'GpuBackendTest.SplitAttention|GpuProductsTest.OfGates|PassTimes.AreOfTheThreadsThatARankHas' ;;
     tsan)
       # The thread sanitizer of gcc 12 cannot place its shadow when the kernel spreads addresses widely.
       if setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi

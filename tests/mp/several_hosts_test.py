@@ -218,14 +218,14 @@ def command_line(options):
             raise job.Failed(f"several-hosts.sh {' '.join(arguments)}: status {done.returncode}, expected {code} and {line!r}\n{done.stderr}")
 
 
-# Jobs that nothing is done to, and those that lose a link or a rank, beside which nothing else runs, nor makes hosts.
 WHOLE = (same_text, transports, placements, conformance, interface, a_modelled_interconnect_is_refused, two_at_once, command_line)
+# Those of which a link or a rank is lost in time, or that look for what is left on this machine: nothing else may run beside them.
 LOST = (link_down, link_down_before_the_deadline, link_of_rank_0_down, culprit_is_named_by_its_rank_in_the_job, nothing_stays)
 CASES = {case.__name__: case for case in WHOLE + LOST}
-TOGETHER = {"whole": WHOLE, "lost": LOST}
+TOGETHER = {"whole": [case.__name__ for case in WHOLE], "lost": [case.__name__ for case in LOST]}
 
 if __name__ == "__main__":
     given = job.parse(__doc__)
     print(f"seed {SEED}")
-    given.cases = [case for name in given.cases for case in ([of.__name__ for of in TOGETHER[name]] if name in TOGETHER else [name])]
+    given.cases = [case for name in given.cases for case in TOGETHER.get(name, [name])]
     job.run_cases(given, CASES)
