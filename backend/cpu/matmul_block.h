@@ -40,6 +40,8 @@ struct Asks {
   /// Those so near, and inputs, into the first cache; 0: not.
   std::int64_t near = 0;
   std::int64_t inputs = 0;
+  /// Or inputs by the page of weights, so many steps before it ends all those of the next one, which costs less than a line at each step; 0: not.
+  std::int64_t inputs_before_page = 0;
 };
 
 /// How a `V` reads weights unless it says otherwise.
@@ -211,6 +213,7 @@ struct SkinnyMatmul {
         ask_for_page_start<kAsks>(at);
       }
       if constexpr (kAsks.inputs > 0) V::template ask_for<kIntoFirst>(at.x + kAsks.inputs);
+      if constexpr (kAsks.inputs_before_page > 0) ask_for_inputs_of_page<S::kRows, kAsks>(at);
       if constexpr (kLater) ask_for_later<S::kPanels>(later);
       multiply_step<S>(sum, at.weights, at.panel_bytes, at.x);
       at.weights += kStepBytes;
@@ -218,13 +221,27 @@ struct SkinnyMatmul {
     }
   }
 
+  static constexpr std::int64_t kPageBytes = 4096;
+
   template <Asks kAsks>
   [[gnu::always_inline]] static void ask_for_page_start(const Place& at) {
-    constexpr std::uintptr_t kPageBytes = 4096;
     constexpr std::uintptr_t kFirstBytes = 4 * kStepBytes;
     constexpr std::int64_t kBeyondAhead = kAsks.page_starts - kAsks.ahead;
     const std::byte* const line = at.weights + kAsks.page_starts + (at.weights >= at.tail - kBeyondAhead ? at.jump : 0);
     if (reinterpret_cast<std::uintptr_t>(line) % kPageBytes < kFirstBytes) V::template ask_for<kIntoSecond>(line);
+  }
+
+  template <int R, Asks kAsks>
+  [[gnu::always_inline]] static void ask_for_inputs_of_page(const Place& at) {
+    constexpr std::int64_t kBefore = kAsks.inputs_before_page * kStepBytes;
+    if (reinterpret_cast<std::uintptr_t>(at.weights) % kPageBytes != kPageBytes - kBefore) return;
+    constexpr std::int64_t kStepInputBytes = R * V::kInputBytes;
+    constexpr std::int64_t kLines = kPageBytes / kStepBytes * kStepInputBytes / kStepBytes;
+    const std::byte* const first = at.x + kAsks.inputs_before_page * kStepInputBytes;
+#pragma GCC unroll 64
+    for (std::int64_t line = 0; line < kLines; ++line) {
+      V::template ask_for<kIntoFirst>(first + line * kStepBytes);
+    }
   }
 
   /// The groups of a slice of int8.
