@@ -25,8 +25,12 @@ struct RandomElements {
   /// Elements that one block of Philox gives.
   static constexpr std::int64_t kBlock = 8;
 
+  constexpr std::array<std::uint32_t, 4> counter(std::uint64_t block) const {
+    return {low(block), high(block), low(tensor), high(tensor)};
+  }
+  constexpr std::array<std::uint32_t, 2> key() const { return {low(seed), high(seed)}; }
   constexpr std::array<std::uint32_t, 4> block(std::uint64_t number) const {
-    return philox4x32({low(number), high(number), low(tensor), high(tensor)}, {low(seed), high(seed)});
+    return philox4x32(counter(number), key());
   }
   constexpr float value(std::uint32_t half) const {
     const auto number = static_cast<float>(static_cast<std::int32_t>(2 * half) - 65535);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -40,10 +41,15 @@ TEST(RandomElements, KnownNumbers) {
 }
 
 TEST(RandomElements, ManyAtOnceAreThoseOneByOne) {
-  for (const std::int64_t first : {0, 3, 8, 21}) {
+  std::vector<std::size_t> counts(40);
+  std::iota(counts.begin(), counts.end(), std::size_t{0});
+  counts.insert(counts.end(), {127, 128, 129, 143, 256, 417});  // with and without what goes side by side
+  // The last one is where the numbers of blocks go from 32 bits to more.
+  for (const std::int64_t first :
+       {std::int64_t{0}, std::int64_t{3}, std::int64_t{8}, std::int64_t{21}, (std::int64_t{8} << 32) - 100}) {
     const RandomElements elements{.seed = 5, .tensor = 7, .first = first, .mean = 0.25F, .scale = 0.1F};
     for (std::int64_t begin = 0; begin < 11; ++begin) {
-      for (std::size_t count = 0; count < 40; ++count) {
+      for (const std::size_t count : counts) {
         std::vector<float> out(count);
         fill_random(elements, begin, out);
         for (std::size_t i = 0; i < count; ++i) {
