@@ -41,16 +41,20 @@ struct WideFewStreams : Wide {
 };
 
 /// For products that wait for memory nearly as long as they multiply: what is asked for from afar comes into the second cache, and the next lines of each panel from there into the first one.
-/// One row has nothing to wait for but memory, and weights that the third cache has gain nothing by it (docs/kernels.md, "AVX-512 BF16"). Nor do two rows by
-/// asking for inputs, and of two panels, whose rows are many, a page has so many that the weights would wait.
+/// One row has nothing to wait for but memory, and weights that the third cache has gain nothing by it (docs/kernels.md, "AVX-512 BF16"). Inputs are asked for where they
+/// count: of fewer rows there are few, with more it is their products that are waited for, and those of two panels' rows are so many that the weights would wait.
 struct WideTwoSteps : WideFewStreams {
   /// What another thread packed comes slowly where that is on another chiplet (docs/kernels.md, "Threads of a rank").
   static constexpr bool kEachPacks = true;
-  static constexpr int kRowsAskedFor = 3;
+  static constexpr int kFewestAsking = 4;
+  static constexpr int kMostAsking = 6;
   static constexpr Asks asks(int rows, int panels, bool from_memory) {
     if (!from_memory || rows == 1) return WideFewStreams::asks(rows, panels, from_memory);
     if (panels == kMostPanels) {
-      return {.ahead = 1536, .into = 2, .near = 256, .inputs_before_page = rows < kRowsAskedFor ? 0 : 16};
+      return {.ahead = 1536,
+              .into = 2,
+              .near = 256,
+              .inputs_before_page = kFewestAsking <= rows && rows <= kMostAsking ? 16 : 0};
     }
     return {.ahead = 16384 / panels, .into = 2, .near = 2048 / panels};
   }
