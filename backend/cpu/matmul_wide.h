@@ -41,22 +41,23 @@ struct WideFewStreams : Wide {
 };
 
 /// For products that wait for memory nearly as long as they multiply: what is asked for from afar comes into the second cache, and the next lines of each panel from there into the first one.
-/// One row has nothing to wait for but memory, and weights that the third cache has gain nothing by it (docs/kernels.md, "AVX-512 BF16"). Inputs are asked for where they
-/// count: of fewer rows there are few, with more it is their products that are waited for, and those of two panels' rows are so many that the weights would wait.
+/// One row has nothing to wait for but memory. Of weights that the third cache has it is three to six rows of four panels that gain by it, with others it is no better (docs/kernels.md,
+/// "AVX-512 BF16"). Inputs are asked for where they count: of fewer rows there are few, with more it is their products that are waited for, and those of two panels' rows are so many
+/// that the weights would wait.
 struct WideTwoSteps : WideFewStreams {
   /// What another thread packed comes slowly where that is on another chiplet (docs/kernels.md, "Threads of a rank").
   static constexpr bool kEachPacks = true;
-  static constexpr int kFewestAsking = 4;
-  static constexpr int kMostAsking = 6;
   static constexpr Asks asks(int rows, int panels, bool from_memory) {
-    if (!from_memory || rows == 1) return WideFewStreams::asks(rows, panels, from_memory);
-    if (panels == kMostPanels) {
-      return {.ahead = 1536,
-              .into = 2,
-              .near = 256,
-              .inputs_before_page = kFewestAsking <= rows && rows <= kMostAsking ? 16 : 0};
+    Asks asks = WideFewStreams::asks(rows, panels, from_memory);
+    if (from_memory && rows > 1) {
+      const bool most = panels == kMostPanels;
+      asks.ahead = most ? 1536 : 16384 / panels;
+      asks.near = most ? 256 : 2048 / panels;
+      asks.inputs_before_page = most && 4 <= rows && rows <= 6 ? 16 : 0;
+    } else if (panels == kMostPanels && 3 <= rows && rows <= 6) {
+      asks.near = 1024;
     }
-    return {.ahead = 16384 / panels, .into = 2, .near = 2048 / panels};
+    return asks;
   }
 };
 
