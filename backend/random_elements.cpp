@@ -3,12 +3,21 @@
 namespace specdec {
 namespace {
 
+/// The elements that some words are the halves of. `elements` is a copy: of what lies behind a reference each store to `out` might change a part.
+template <std::size_t kWords>
+void put(const RandomElements elements, const std::array<std::uint32_t, kWords>& words, float* out) {
+  for (std::size_t i = 0; i < kWords; ++i) {
+    out[2 * i] = elements.value(words[i] & 0xffffU);
+    out[2 * i + 1] = elements.value(words[i] >> 16);
+  }
+}
+
 /// Blocks that go through Philox side by side, so that the compiler makes vectors of them.
 constexpr std::int64_t kSideBySide = 16;
 constexpr std::int64_t kBatch = kSideBySide * RandomElements::kBlock;
 
-/// The elements of kSideBySide blocks from `number` on. `elements` is a copy: of what lies behind a reference each store to `out` might change a part.
-void fill_batch(const RandomElements elements, std::uint64_t number, float* out) {
+/// The elements of kSideBySide blocks from `number` on.
+void fill_batch(const RandomElements& elements, std::uint64_t number, float* out) {
   std::uint32_t counters[4][kSideBySide];
   for (std::int64_t j = 0; j < kSideBySide; ++j) {
     const std::array<std::uint32_t, 4> counter = elements.counter(number + static_cast<std::uint64_t>(j));
@@ -22,16 +31,13 @@ void fill_batch(const RandomElements elements, std::uint64_t number, float* out)
       philox_round(counters[0][j], counters[1][j], counters[2][j], counters[3][j], key);
     }
   }
-  std::uint32_t words[4 * kSideBySide];
+  std::array<std::uint32_t, 4 * kSideBySide> words;
   for (std::int64_t j = 0; j < kSideBySide; ++j) {
     for (std::int64_t w = 0; w < 4; ++w) {
       words[4 * j + w] = counters[w][j];
     }
   }
-  for (std::int64_t i = 0; i < 4 * kSideBySide; ++i) {
-    out[2 * i] = elements.value(words[i] & 0xffffU);
-    out[2 * i + 1] = elements.value(words[i] >> 16);
-  }
+  put(elements, words, out);
 }
 
 }  // namespace
@@ -49,11 +55,7 @@ void fill_random(const RandomElements& elements, std::int64_t begin, std::span<f
     fill_batch(elements, number, out.data() + i);
   }
   for (; i + kBlock <= count; i += kBlock, ++number) {
-    const std::array<std::uint32_t, 4> words = elements.block(number);
-    for (std::int64_t w = 0; w < kBlock / 2; ++w) {
-      out[i + 2 * w] = elements.value(words[w] & 0xffffU);
-      out[i + 2 * w + 1] = elements.value(words[w] >> 16);
-    }
+    put(elements, elements.block(number), out.data() + i);
   }
   for (; i < count; ++i) {
     out[i] = elements[begin + i];

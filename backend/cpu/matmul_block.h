@@ -221,22 +221,22 @@ struct SkinnyMatmul {
     }
   }
 
-  static constexpr std::int64_t kPageBytes = 4096;
+  static constexpr std::int64_t kSmallPageBytes = 4096;
 
   template <Asks kAsks>
   [[gnu::always_inline]] static void ask_for_page_start(const Place& at) {
     constexpr std::uintptr_t kFirstBytes = 4 * kStepBytes;
     constexpr std::int64_t kBeyondAhead = kAsks.page_starts - kAsks.ahead;
     const std::byte* const line = at.weights + kAsks.page_starts + (at.weights >= at.tail - kBeyondAhead ? at.jump : 0);
-    if (reinterpret_cast<std::uintptr_t>(line) % kPageBytes < kFirstBytes) V::template ask_for<kIntoSecond>(line);
+    if (reinterpret_cast<std::uintptr_t>(line) % kSmallPageBytes < kFirstBytes) V::template ask_for<kIntoSecond>(line);
   }
 
   template <int R, Asks kAsks>
   [[gnu::always_inline]] static void ask_for_inputs_of_page(const Place& at) {
     constexpr std::int64_t kBefore = kAsks.inputs_before_page * kStepBytes;
-    if (reinterpret_cast<std::uintptr_t>(at.weights) % kPageBytes != kPageBytes - kBefore) return;
+    if (reinterpret_cast<std::uintptr_t>(at.weights) % kSmallPageBytes != kSmallPageBytes - kBefore) return;
     constexpr std::int64_t kStepInputBytes = R * V::kInputBytes;
-    constexpr std::int64_t kLines = kPageBytes / kStepBytes * kStepInputBytes / kStepBytes;
+    constexpr std::int64_t kLines = kSmallPageBytes / kStepBytes * kStepInputBytes / kStepBytes;
     const std::byte* const first = at.x + kAsks.inputs_before_page * kStepInputBytes;
 #pragma GCC unroll 64
     for (std::int64_t line = 0; line < kLines; ++line) {
