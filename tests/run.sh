@@ -9,6 +9,7 @@
 #   tests/run.sh              everything
 #   tests/run.sh --quick      release only, without label mp
 #   tests/run.sh --label X    release only, label X
+#   tests/run.sh --build S... only builds what stages S test
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=launch/build.sh
@@ -22,7 +23,7 @@ asan_files+=' shard_plan shm_communicator staging study study_results tensor_lay
 tsan_files='aligned_array bench_results core_distance cpu_attention crafted_payload doorbell gpu_backend gpu_products greedy_bits lane_sum latency matmul_bits peer_sum report row_sampler shm_communicator thread_.* timed_model'
 tsan_tests='AlignedArray|Announcement|CoreDistance|ThreadCommunicator|Doorbell|ShmSteps|ShareOut|ThreadPool|SelfCommunicator|ShmCommunicator.*ranks3_|Journal|BenchTurns|AllReduceBench|DecodeBench|LlamaWithGroupedQueries/(2ranks2|4ranks1)|GpuBackendTest|GpuProductsTest.RanksAddUp|TensorMatmul.(EveryShape|GatesAct)|GpuRowSamplerTest.(Broken|Residuals|TheHostsTokenIs)|LaneSum|PeerSum|TimedRanksTest|MatmulBits.ThreadsChangeNothing|CpuAttention[.]'
 
-label=""
+label="" build_only=false
 under_mpirun='^mp$'
 stages="release asan tsan cuda"
 while [ $# -gt 0 ]; do
@@ -30,7 +31,14 @@ while [ $# -gt 0 ]; do
     --quick) stages=release; label='unit|golden' ;;
     --label) [ $# -ge 2 ] || { echo "run.sh: --label needs a name" >&2; exit 2; }
              stages=release; label="^$2\$"; shift ;;
-    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    --build) shift; build_only=true stages=${*:-none}
+             for stage in $stages; do
+               case "$stage" in release | asan | tsan | cuda) ;;
+                 *) echo "run.sh: --build needs stages (release, asan, tsan, cuda), not '$stage'" >&2; exit 2 ;;
+               esac
+             done
+             break ;;
+    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "run.sh: unknown argument '$1' (try --help)" >&2; exit 2 ;;
   esac
   shift
@@ -111,16 +119,38 @@ make_ready() {
   esac
 }
 
+# build_meanwhile STAGE...: while tests wait for one another. Where the kernel has autogroups (each session is one) a compiler weighs as much as a whole job of
+# the tests however nice it is, and their deadlines are of two seconds: so it is the session that is made nice, and where that cannot be, nothing is done.
+meanwhile=""
+build_meanwhile() {
+  mkdir -p "$repository/build"
+  # shellcheck disable=SC2016
+  nice -n 19 setsid bash -c 'echo 19 > /proc/self/autogroup && exec bash "$0" --build "$@"' "$here/run.sh" "$@" \
+    > "$repository/build/meanwhile.log" 2>&1 </dev/null &
+  meanwhile=$!
+  trap 'kill -TERM -- "-$meanwhile" 2>/dev/null' EXIT
+}
+# Whether it built or failed, the stages themselves ask again, and say what is amiss.
+await_builds() {
+  [ -n "$meanwhile" ] || return 0
+  say "waiting for what is built meanwhile (build/meanwhile.log)"
+  wait "$meanwhile"
+  meanwhile=""
+  trap - EXIT
+}
+
 bash "$here/../launch/bootstrap.sh" --tests || give_up "installing what the tests need"
 launcher=(env)
 cores=$(nproc)
 for stage in $stages; do
+  [ "$stage" = release ] || await_builds
   make_ready "$stage" || give_up "building $stage"
+  if $build_only; then continue; fi
   case "$stage" in
     release)
       if [ "$label" != "$under_mpirun" ]; then run_tests release "$cores" -LE "$under_mpirun" ${label:+-L "$label"}; fi
-      # Jobs under mpirun start, end, and let deadlines pass: most of the time they compute nothing. Compiling meanwhile is left alone all the same: to a
-      # scheduler with autogroups (each job is a session) it weighs as much as a whole job, however nice it is, and deadlines are of two seconds.
+      # Jobs under mpirun start, end, and let deadlines pass: most of the time they compute nothing.
+      if [ -z "$label" ]; then build_meanwhile asan tsan cuda; fi
       if [ -z "$label" ] || [ "$label" = "$under_mpirun" ]; then run_tests release $((2 * cores)) -L "$under_mpirun"; fi
       if [ -z "$label" ]; then
         for isa in $(weaker_isas); do
@@ -148,4 +178,4 @@ for stage in $stages; do
       fi ;;
   esac
 done
-finish
+if ! $build_only; then finish; fi
