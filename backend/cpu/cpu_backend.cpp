@@ -91,7 +91,7 @@ void CpuBackend::matmul_silu_mul(const PackedLinear& weight, ConstRows x, const 
                                  Stream stream) {
   const auto& packed = static_cast<const CpuPackedLinear&>(weight);
   // Of weights from memory it takes longer at once (docs/kernels.md, "Threads of a rank, ranks of a host").
-  if (packed.gate_panels() == 0 || matmul_scratch_.will_read_memory(packed)) {
+  if (packed.gate_panels() == 0 || matmul_scratch_.will_read_from(packed) == ReadFrom::kMemory) {
     Backend::matmul_silu_mul(weight, x, bias, gate_up, out, stream);
     return;
   }

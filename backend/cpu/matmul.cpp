@@ -153,8 +153,10 @@ void MatmulScratch::reserve(const CpuPackedLinear& weight, int team) {
   known_[&weight] = {};
 }
 
-bool MatmulScratch::will_read_memory(const Known& known) const {
-  return cache_bytes_ && (!known.read_bytes || read_bytes_ - *known.read_bytes > *cache_bytes_);
+ReadFrom MatmulScratch::will_read_from(const Known& known) const {
+  if (!cache_bytes_) return ReadFrom::kCache;
+  if (!known.came_in || came_in_.whole - known.came_in->whole > *cache_bytes_) return ReadFrom::kMemory;
+  return came_in_.part - known.came_in->part > *cache_bytes_ / kPartsOfCache ? ReadFrom::kEither : ReadFrom::kCache;
 }
 
 MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight, std::int64_t shared_out) {
@@ -164,13 +166,13 @@ MatmulScratch::Turn MatmulScratch::turn_of(const CpuPackedLinear& weight, std::i
   const auto found = known_.find(&weight);
   check(found != known_.end(), "matmul: the scratch was shown this weight");
   Known& known = found->second;
-  const bool from_memory = will_read_memory(known);
-  if (from_memory) {
-    read_bytes_ += static_cast<std::int64_t>(weight.bytes());
-  }
-  known.read_bytes = read_bytes_;
+  const ReadFrom read_from = will_read_from(known);
+  const auto bytes = static_cast<std::int64_t>(weight.bytes());
+  if (read_from == ReadFrom::kMemory) came_in_.whole += bytes;
+  if (read_from != ReadFrom::kCache) came_in_.part += bytes;
+  known.came_in = came_in_;
   after_last_ = &known.next;
-  return {.next = known.next, .from_memory = from_memory};
+  return {.next = known.next, .read_from = read_from};
 }
 
 namespace {
@@ -208,7 +210,7 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
   const bool may_each_pack = each_may_pack(weight, pool.size());
   check(scratch.bytes() >= scratch_bytes(weight, pool.size()),
         "matmul: the scratch was shown this weight, for such a team");
-  const auto [next, from_memory] = scratch.turn_of(weight, units.first_panel(units.count));
+  const auto [next, read_from] = scratch.turn_of(weight, units.first_panel(units.count));
   const int next_threads = threads_for(next.count * next.bytes, pool);
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
@@ -231,7 +233,7 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
                            .blocks = blocks,
                            .y = nullptr,
                            .y_stride = 0,
-                           .from_memory = from_memory};
+                           .read_from = read_from};
     share_out(
         pool, threads, units.count, units.of_chunk((rows + blocks - 1) / blocks),
         [=](int thread) {
@@ -303,10 +305,10 @@ void matmul(const CpuPackedLinear& weight, ConstRows x, Rows y, MatmulScratch& s
   const auto into_y_of_others = [into_y, readers = begins_lines(y) ? readers : Readers::kNear](Chunk& chunk) {
     into_y(chunk);
     const bool others = readers == Readers::kCaller && chunk.thread != 0;
-    chunk.job.y_past_caches = others || (readers == Readers::kTeam && chunk.job.from_memory);
+    chunk.job.y_past_caches = others || (readers == Readers::kTeam && chunk.job.read_from == ReadFrom::kMemory);
   };
   // Of weights from memory it gains nothing (docs/kernels.md).
-  if (weight.stacked_panels().empty() || pool.size() == 1 || scratch.will_read_memory(weight)) {
+  if (weight.stacked_panels().empty() || pool.size() == 1 || scratch.will_read_from(weight) == ReadFrom::kMemory) {
     multiply_panels(weight, x, scratch, pool, into_y_of_others);
   } else {
     multiply_shares(weight, x, scratch, pool, into_y);

@@ -18,7 +18,7 @@ namespace specdec {
 /// that a call allocates nothing; one per thread that calls matmul.
 class MatmulScratch {
  public:
-  /// `cache_bytes`: what the last cache holds of weights, nothing where that is not known.
+  /// `cache_bytes`: what the last cache holds of weights, nothing where that is not known: then they all are in it.
   explicit MatmulScratch(std::optional<std::int64_t> cache_bytes = last_level_cache_bytes())
       : cache_bytes_(cache_bytes) {}
 
@@ -37,11 +37,10 @@ class MatmulScratch {
     /// What came after the weight the last time, nothing if that is not known. A pass goes through its matrices in the same order each time.
     /// (Backend::matmul_before tells the next one only where ranks meet, and none from one model to another.)
     PanelRun next;
-    bool from_memory;
+    ReadFrom read_from;
   };
-  /// Whether as many bytes as the cache holds came from memory since the last turn of `weight`, or there was none. So a small draft beside a large target is read from memory
-  /// for the first token of a loop and from the cache for the others. Where the size of the cache is not known, nothing is.
-  bool will_read_memory(const CpuPackedLinear& weight) const { return will_read_memory(known_.at(&weight)); }
+  /// Where the next turn of `weight` reads it from, by what came into the cache since the last one. So a small draft beside a large target is read from memory for the first token of a loop and from the cache for the others.
+  ReadFrom will_read_from(const CpuPackedLinear& weight) const { return will_read_from(known_.at(&weight)); }
   /// Says that `weight` is multiplied with now, its first `shared_out` panels in their order by threads that share them.
   Turn turn_of(const CpuPackedLinear& weight, std::int64_t shared_out);
 
@@ -50,12 +49,20 @@ class MatmulScratch {
   AlignedArray pairs_;
   std::size_t pairs_bytes_ = 0;  ///< of a thread
   std::optional<std::int64_t> cache_bytes_;
-  std::int64_t read_bytes_ = 0;  ///< from memory, by all turns
+  /// Others use the last cache too: one of so many parts of it surely has what it should. Of 32 MB on Zen 4, 14 MB of weights were read at the cache's speed, 15 no longer (docs/kernels.md,
+  /// "AVX-512 BF16").
+  static constexpr std::int64_t kPartsOfCache = 3;
+  /// Bytes, by all turns.
+  struct CameIn {
+    std::int64_t whole = 0;  ///< into the last cache, were it ours
+    std::int64_t part = 0;   ///< into the part that is sure
+  };
+  CameIn came_in_;
   struct Known {
     PanelRun next;
-    std::optional<std::int64_t> read_bytes;  ///< at its last turn
+    std::optional<CameIn> came_in;  ///< at its last turn
   };
-  bool will_read_memory(const Known& known) const;
+  ReadFrom will_read_from(const Known& known) const;
 
   std::unordered_map<const CpuPackedLinear*, Known> known_;
   PanelRun* after_last_ = nullptr;

@@ -12,7 +12,7 @@ struct Pair : Streams {
   static constexpr int kRegisters = 16;
   static constexpr int kAccRegisters = 2;
   /// Of several panels nearer: on Zen 3 requests 2 KB ahead of four panels hold back the loads behind them (docs/kernels.md, "AVX2").
-  static constexpr Asks asks(int /*rows*/, int panels, bool /*from_memory*/) {
+  static constexpr Asks asks(int /*rows*/, int panels, ReadFrom /*from*/) {
     return {.ahead = panels > 1 ? 1280 : 2048};
   }
   struct Acc {

@@ -28,8 +28,8 @@ struct WideF32 : WideFewStreams {
 struct WideBf16 : Wide {
   static constexpr std::int64_t kStepInputs = 2;
   /// From fourteen rows on the registers hold one panel alone, which is not read fast enough from so near.
-  static constexpr Asks asks(int rows, int panels, bool from_memory) {
-    return panels == 1 ? Asks{.ahead = 8192, .into = 2} : Wide::asks(rows, panels, from_memory);
+  static constexpr Asks asks(int rows, int panels, ReadFrom from) {
+    return panels == 1 ? Asks{.ahead = 8192, .into = 2} : Wide::asks(rows, panels, from);
   }
   static constexpr int kWeightRegisters = 2;
   static constexpr int kInputRegisters = 2;

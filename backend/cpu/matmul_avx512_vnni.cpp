@@ -10,7 +10,7 @@ namespace {
 
 struct WideInt8Fours : WideInt8 {
   // A step is four instructions' worth for each row, and the chain of one panel waits for memory already; of two streams Zen 4 reads less.
-  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 1; }
+  static constexpr int most_panels(int /*rows*/, ReadFrom /*from*/) { return 1; }
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 2;  // and what is added to the weights
   static constexpr std::int32_t kOffset = 128;
@@ -27,8 +27,8 @@ struct WideInt8Fours : WideInt8 {
 
 /// For Zen 4: one panel is all that is ahead, where bf16 has four. Few rows ask for all of it into the first cache, more of them for what is far into the second (docs/kernels.md, "int8").
 struct WideInt8TwoSteps : WideInt8Fours {
-  static constexpr Asks asks(int rows, int panels, bool from_memory) {
-    if (!from_memory) return WideInt8Fours::asks(rows, panels, from_memory);
+  static constexpr Asks asks(int rows, int panels, ReadFrom from) {
+    if (from != ReadFrom::kMemory) return WideInt8Fours::asks(rows, panels, from);
     if (rows < 3) return {.ahead = 8192, .page_starts = 16384};
     return {.ahead = 16384, .into = 2, .page_starts = 32768, .near = 3584};
   }

@@ -35,6 +35,8 @@ struct Asks {
   std::int64_t ahead = 2048;
   /// Into which cache, as __builtin_prefetch says it: 3 the first one, 2 the second.
   int into = 3;
+  /// Each line of weights is loaded once more, in vain: a core that has little to multiply runs so far ahead with its loads that they are in the way of what it asked for.
+  bool loads_twice = false;
   /// Of each page the first lines from so far on, into the second cache, which sets the machine's own prefetchers going there. Of one panel alone; 0: not.
   std::int64_t page_starts = 0;
   /// Those so near, and inputs, into the first cache; 0: not.
@@ -42,13 +44,15 @@ struct Asks {
   std::int64_t inputs = 0;
   /// Or inputs by the page of weights, so many steps before it ends all those of the next one, which costs less than a line at each step; 0: not.
   std::int64_t inputs_before_page = 0;
+
+  bool operator==(const Asks&) const = default;
 };
 
 /// How a `V` reads weights unless it says otherwise.
 struct Streams {
   /// Panels side by side at most, each of which is a stream of its own.
-  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 8; }
-  static constexpr Asks asks(int /*rows*/, int /*panels*/, bool /*from_memory*/) { return {}; }
+  static constexpr int most_panels(int /*rows*/, ReadFrom /*from*/) { return 8; }
+  static constexpr Asks asks(int /*rows*/, int /*panels*/, ReadFrom /*from*/) { return {}; }
   /// Whether, where the registers hold one panel of so many rows but not two, three are taken as twice one and a half (SkinnyMatmul::three_by_two).
   static constexpr bool kMayHalve = false;
   /// Whether blocks of rows share the asking for what they multiply with next (BlockOfRows::later). Not where the first block takes as long as its weights take to come.
@@ -93,9 +97,9 @@ struct SkinnyMatmul {
 
   /// Panels side by side: as many as the registers hold, so that independent chains hide the latency of a multiply-add and a
   /// broadcast input serves several panels.
-  static constexpr int panels_for(int rows, bool from_memory) {
+  static constexpr int panels_for(int rows, ReadFrom from) {
     int panels = 1;
-    while (panels < V::most_panels(rows, from_memory) && registers_for(rows, 2 * panels) <= V::kRegisters) {
+    while (panels < V::most_panels(rows, from) && registers_for(rows, 2 * panels) <= V::kRegisters) {
       panels *= 2;
     }
     return panels;
@@ -104,12 +108,12 @@ struct SkinnyMatmul {
   /// panel alone has a load for each.
   static constexpr bool three_by_two(int rows) {
     const int sums = (rows + (rows + 1) / 2) * V::kAccRegisters;
-    return V::kMayHalve && panels_for(rows, false) == 1 &&
+    return V::kMayHalve && panels_for(rows, ReadFrom::kCache) == 1 &&
            sums + 2 * V::kWeightRegisters + V::kInputRegisters <= V::kRegisters;
   }
   /// Inputs of four rows at a time where the registers hold one panel alone: a row by itself is a load, which would be one for each product.
   static constexpr Inputs inputs_of(int rows, int panels) {
-    const bool fours = kMayTakeFours && rows % 4 == 0 && panels == 1 && panels_for(rows, false) == 1;
+    const bool fours = kMayTakeFours && rows % 4 == 0 && panels == 1 && panels_for(rows, ReadFrom::kCache) == 1;
     return fours ? Inputs::kOfFourRows : Inputs::kOfOneRow;
   }
   static constexpr int registers_for(int rows, int panels) {
@@ -216,6 +220,12 @@ struct SkinnyMatmul {
       if constexpr (kAsks.inputs_before_page > 0) ask_for_inputs_of_page<S::kRows, kAsks>(at);
       if constexpr (kLater) ask_for_later<S::kPanels>(later);
       multiply_step<S>(sum, at.weights, at.panel_bytes, at.x);
+      if constexpr (kAsks.loads_twice) {
+#pragma GCC unroll 16
+        for (int b = 0; b < S::kPanels; ++b) {
+          V::load_in_vain(at.weights + b * at.panel_bytes);
+        }
+      }
       at.weights += kStepBytes;
       at.x += S::kRows * V::kInputBytes;
     }
@@ -397,43 +407,58 @@ struct SkinnyMatmul {
   }
 
   /// The panels of `of` from `begin` on for R rows, B at a time, what is left in halves. After panel `last` comes the next matrix.
-  template <int R, bool kFromMemory, bool kLater, int B = panels_for(R, kFromMemory)>
+  template <int R, ReadFrom kFrom, bool kLater, int B = panels_for(R, kFrom)>
   static void panels(const MatmulJob& job, const BlockOfRows& of, std::int64_t begin, std::int64_t last) {
-    if constexpr (three_by_two(R) && (kFromMemory || kLater)) {
-      constexpr Asks kAsks = V::asks(R, 2, kFromMemory);
+    if constexpr (three_by_two(R) && (kFrom == ReadFrom::kMemory || kLater)) {
+      constexpr Asks kAsks = V::asks(R, 2, kFrom);
       for (; begin + 3 <= of.end; begin += 3) {
         block<Shape<R, 2, OfLast::kFirstHalf>, kAsks, kLater>(job, of, begin, last);
         block<Shape<R, 2, OfLast::kSecondHalf>, kAsks, kLater>(job, of, begin + 2, last);
       }
     }
     for (; begin + B <= of.end; begin += B) {
-      block<Shape<R, B, OfLast::kAll, inputs_of(R, B)>, V::asks(R, B, kFromMemory), kLater>(job, of, begin, last);
+      block<Shape<R, B, OfLast::kAll, inputs_of(R, B)>, V::asks(R, B, kFrom), kLater>(job, of, begin, last);
     }
     if constexpr (B > 1) {
-      panels<R, kFromMemory, kLater, B / 2>(job, of, begin, last);
+      panels<R, kFrom, kLater, B / 2>(job, of, begin, last);
     }
   }
 
-  using Panels = decltype(&panels<1, true, false>);
+  using Panels = decltype(&panels<1, ReadFrom::kMemory, false>);
   struct OfRows {
     Panels from_memory;
+    Panels from_either;
     Panels from_cache;
     Panels asking_for_later;
     std::int64_t side_by_side;
   };
 
+  /// Those from the cache where `V` makes no difference, so that no code is there twice.
+  template <int R>
+  static constexpr Panels from_either() {
+    constexpr ReadFrom kSeen = is_like_cache(R) ? ReadFrom::kCache : ReadFrom::kEither;
+    return &panels<R, kSeen, false>;
+  }
+  static constexpr bool is_like_cache(int rows) {
+    int panels = panels_for(rows, ReadFrom::kCache);
+    bool same = panels == panels_for(rows, ReadFrom::kEither);
+    for (; same && panels > 0; panels /= 2) {
+      same = V::asks(rows, panels, ReadFrom::kEither) == V::asks(rows, panels, ReadFrom::kCache);
+    }
+    return same;
+  }
   /// Of several blocks none has fewer rows than half of the most.
   template <int R>
   static constexpr Panels asking_for_later() {
     constexpr bool kAsks = V::kShareReading && R >= (V::kMaxRows + 1) / 2;
-    return &panels<R, false, kAsks>;
+    return &panels<R, ReadFrom::kCache, kAsks>;
   }
 
   template <int... I>
   static const OfRows* by_rows(std::integer_sequence<int, I...>) {
-    static constexpr OfRows kByRows[] = {{&panels<I + 1, true, false>, &panels<I + 1, false, false>,
-                                          asking_for_later<I + 1>(),
-                                          three_by_two(I + 1) ? 3 : panels_for(I + 1, false)}...};
+    static constexpr OfRows kByRows[] = {{&panels<I + 1, ReadFrom::kMemory, false>, from_either<I + 1>(),
+                                          &panels<I + 1, ReadFrom::kCache, false>, asking_for_later<I + 1>(),
+                                          three_by_two(I + 1) ? 3 : panels_for(I + 1, ReadFrom::kCache)}...};
     return kByRows;
   }
   static const OfRows& of_rows(std::int64_t rows) {
@@ -492,8 +517,11 @@ struct SkinnyMatmul {
     for_blocks_of_rows(job, begin, end, &side_by_side, [&](const BlockOfRows& of) {
       const OfRows& by = of_rows(of.rows);
       const bool asks = V::kShareReading && of.later_bytes > 0;
-      const bool from_memory = job.from_memory && of.first;
-      const Panels panels = asks ? by.asking_for_later : from_memory ? by.from_memory : by.from_cache;
+      const ReadFrom from = of.first ? job.read_from : ReadFrom::kCache;
+      const Panels panels = asks                        ? by.asking_for_later
+                            : from == ReadFrom::kMemory ? by.from_memory
+                            : from == ReadFrom::kEither ? by.from_either
+                                                        : by.from_cache;
       panels(job, of, of.begin, of.new_next ? end : -1);
     });
   }

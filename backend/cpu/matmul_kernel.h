@@ -29,6 +29,13 @@ struct PanelRun {
   std::int64_t count = 0;
 };
 
+/// Where weights are read from, as far as what was read since the last time tells.
+enum class ReadFrom : std::uint8_t {
+  kMemory,  ///< in no cache: more was read than the last one holds
+  kEither,  ///< in the last cache if it is this program's alone; what others on the chip leave of it does not hold all
+  kCache,   ///< in the last cache
+};
+
 struct MatmulJob {
   const std::byte* panels;  ///< panel 0 of the matrix
   std::int64_t panel_bytes;
@@ -47,8 +54,7 @@ struct MatmulJob {
   bool y_past_caches = false;
   /// What the thread reads after `end` of run(), if it is known: its next part, or panels of the next matrix. The last products ask for the first bytes of it.
   PanelRun next = {};
-  /// The weights are in no cache: more than the last one holds were read since they were.
-  bool from_memory = false;
+  ReadFrom read_from = ReadFrom::kCache;
 };
 
 struct MatmulKernel {

@@ -22,6 +22,11 @@ struct Wide : Streams {
   static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
   static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
   static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+  /// Written so that the compiler does not see that it has been loaded already.
+  static void load_in_vain(const std::byte* line) {
+    __m512i loaded;
+    asm volatile("vmovdqa64 %1, %0" : "=v"(loaded) : "m"(*reinterpret_cast<const __m512i*>(line)));
+  }
   static void store_past_caches(float* to, Acc acc) { _mm512_stream_ps(to, acc); }
   static __mmask16 first(std::int64_t count) {
     return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1U << count) - 1);
@@ -32,30 +37,34 @@ struct Wide : Streams {
 /// "AVX-512 BF16").
 struct WideFewStreams : Wide {
   static constexpr int kMostPanels = 4;
-  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return kMostPanels; }
+  static constexpr int most_panels(int /*rows*/, ReadFrom /*from*/) { return kMostPanels; }
   /// As many bytes by all panels together: of few panels rows are many, and a step of theirs takes as long. Where rows are few, so that memory is what is waited
   /// for, the core's loads run far ahead by themselves, and what it asks for farther ahead than that is in their way.
-  static constexpr Asks asks(int /*rows*/, int panels, bool from_memory) {
-    return {.ahead = panels == kMostPanels && from_memory ? 1024 : 4096 * kMostPanels / panels, .into = 2};
+  static constexpr Asks asks(int /*rows*/, int panels, ReadFrom from) {
+    return {.ahead = panels == kMostPanels && from == ReadFrom::kMemory ? 1024 : 4096 * kMostPanels / panels,
+            .into = 2};
   }
 };
 
 /// For products that wait for memory nearly as long as they multiply: what is asked for from afar comes into the second cache, and the next lines of each panel from there into the first one.
-/// One row has nothing to wait for but memory. Of weights that the third cache has it is three to six rows of four panels that gain by it, with others it is no better (docs/kernels.md,
-/// "AVX-512 BF16"). Inputs are asked for where they count: of fewer rows there are few, with more it is their products that are waited for, and those of two panels' rows are so many
-/// that the weights would wait.
+/// One row from memory has nothing to wait for but memory. What the last cache surely has, few rows need to ask for from near only; what a part of has to come from memory, they ask for both
+/// ways (docs/kernels.md, "AVX-512 BF16"). Inputs are asked for where they count: of fewer rows there are few, with more it is their products that are waited for, and those of two panels'
+/// rows are so many that the weights would wait.
 struct WideTwoSteps : WideFewStreams {
   /// What another thread packed comes slowly where that is on another chiplet (docs/kernels.md, "Threads of a rank").
   static constexpr bool kEachPacks = true;
-  static constexpr Asks asks(int rows, int panels, bool from_memory) {
-    Asks asks = WideFewStreams::asks(rows, panels, from_memory);
-    if (from_memory && rows > 1) {
-      const bool most = panels == kMostPanels;
+  static constexpr Asks asks(int rows, int panels, ReadFrom from) {
+    Asks asks = WideFewStreams::asks(rows, panels, from);
+    const bool most = panels == kMostPanels;
+    if (from == ReadFrom::kMemory && rows > 1) {
       asks.ahead = most ? 1536 : 16384 / panels;
       asks.near = most ? 256 : 2048 / panels;
       asks.inputs_before_page = most && 4 <= rows && rows <= 6 ? 16 : 0;
-    } else if (panels == kMostPanels && 3 <= rows && rows <= 6) {
-      asks.near = 1024;
+    } else if (from == ReadFrom::kEither && most && rows <= 6) {
+      asks.near = rows == 2 ? 0 : 1024;
+      asks.loads_twice = rows <= 2;
+    } else if (from == ReadFrom::kCache && most && rows <= 3) {
+      asks = {.ahead = 512};
     }
     return asks;
   }
@@ -65,15 +74,15 @@ struct WideTwoSteps : WideFewStreams {
 /// are, since a step of theirs takes as long; from 12 rows on it is their sums that are waited for.
 struct WideOneStream : WideFewStreams {
   static constexpr int kManyRows = 12;
-  static constexpr int most_panels(int rows, bool from_memory) {
-    return from_memory && rows < kManyRows ? 1 : kMostPanels;
+  static constexpr int most_panels(int rows, ReadFrom from) {
+    return from == ReadFrom::kMemory && rows < kManyRows ? 1 : kMostPanels;
   }
   /// Into the first cache, which holds 48 KB there. The inputs of sixteen rows are more than that, and are read as fast as the weights of their one panel. Where memory is waited for
   /// they are not asked for: they would wait behind what is asked of it.
-  static constexpr Asks asks(int rows, int panels, bool from_memory) {
-    if (from_memory && panels == 1) return {.ahead = rows < 5 ? 8192 : 12288, .page_starts = 32768};
+  static constexpr Asks asks(int rows, int panels, ReadFrom from) {
+    if (from == ReadFrom::kMemory && panels == 1) return {.ahead = rows < 5 ? 8192 : 12288, .page_starts = 32768};
     if (rows == kMaxRows) return {.ahead = 8192, .into = 2, .near = 2048, .inputs = 1024};
-    return {.ahead = WideFewStreams::asks(rows, panels, false).ahead};
+    return {.ahead = WideFewStreams::asks(rows, panels, ReadFrom::kCache).ahead};
   }
 };
 

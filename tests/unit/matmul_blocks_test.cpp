@@ -16,7 +16,7 @@ struct Recording : Streams {
   static constexpr int kMaxRows = 4;
   static constexpr int kRegisters = 32;
   static constexpr int kAccRegisters = 2;
-  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 2; }
+  static constexpr int most_panels(int /*rows*/, ReadFrom /*from*/) { return 2; }
   static constexpr int kWeightRegisters = 1;
   static constexpr int kInputRegisters = 1;
   static constexpr std::int64_t kStepInputs = 1;
@@ -77,17 +77,26 @@ struct RecordingHalves : Recording {
 struct RecordingNear : RecordingAlone {
   static constexpr std::int64_t kNear = 1024;
   static constexpr std::int64_t kInputs = 256;
-  static constexpr Asks asks(int /*rows*/, int /*panels*/, bool from_memory) {
-    return {.ahead = 4096, .into = 2, .near = from_memory ? 0 : kNear, .inputs = from_memory ? 0 : kInputs};
+  static constexpr Asks asks(int /*rows*/, int /*panels*/, ReadFrom from) {
+    const bool cached = from != ReadFrom::kMemory;
+    return {.ahead = 4096, .into = 2, .near = cached ? kNear : 0, .inputs = cached ? kInputs : 0};
   }
 };
 
 /// One panel alone, whose pages' first lines are asked for from far.
 struct RecordingPages : RecordingAlone {
-  static constexpr int most_panels(int /*rows*/, bool /*from_memory*/) { return 1; }
-  static constexpr Asks asks(int /*rows*/, int /*panels*/, bool /*from_memory*/) {
+  static constexpr int most_panels(int /*rows*/, ReadFrom /*from*/) { return 1; }
+  static constexpr Asks asks(int /*rows*/, int /*panels*/, ReadFrom /*from*/) {
     return {.ahead = 4096, .page_starts = 16384};
   }
+};
+
+/// Of weights that may be in the cache it loads each line once more; later blocks of rows have them from there.
+struct RecordingTwice : RecordingAlone {
+  static constexpr Asks asks(int /*rows*/, int /*panels*/, ReadFrom from) {
+    return {.loads_twice = from == ReadFrom::kEither};
+  }
+  static void load_in_vain(const std::byte* line) { later().push_back(line); }
 };
 
 class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
@@ -100,7 +109,7 @@ class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
 
   /// The lines asked for by all blocks of `rows` rows, as distances from the first panel.
   template <class V = Recording>
-  std::vector<std::int64_t> asked_by(std::int64_t rows, PanelRun next = {}, bool from_memory = false,
+  std::vector<std::int64_t> asked_by(std::int64_t rows, PanelRun next = {}, ReadFrom read_from = ReadFrom::kCache,
                                      std::int64_t panels = kPanels) {
     const std::int64_t blocks = (rows + Recording::kMaxRows - 1) / Recording::kMaxRows;
     std::vector<float> y(static_cast<std::size_t>(rows * kPanels * kPanelOutputs));
@@ -124,7 +133,7 @@ class MatmulBlocks : public ::testing::TestWithParam<std::int64_t> {
                           .y = y.data(),
                           .y_stride = kPanels * kPanelOutputs,
                           .next = next,
-                          .from_memory = from_memory},
+                          .read_from = read_from},
                          0, panels);
     std::vector<std::int64_t> lines;
     for (const std::byte* line : Recording::later()) lines.push_back((line - weights_.data()) / kStepBytes);
@@ -185,12 +194,13 @@ TEST_F(MatmulBlocks, OneBlockOfRowsAsksForNothingLater) {
 
 /// But for the first lines of the first two panels, which go side by side; of the next matrix those of its first.
 TEST_F(MatmulBlocks, OnesOfHalvesAskForEachLineBeforehand) {
-  constexpr std::int64_t kAhead = RecordingHalves::asks(4, 2, true).ahead / kStepBytes;
+  constexpr std::int64_t kAhead = RecordingHalves::asks(4, 2, ReadFrom::kMemory).ahead / kStepBytes;
   constexpr std::int64_t kFarBehind = 5 * kSteps;
   for (const std::int64_t panels : {9, 11}) {  // three times three, and two alone behind them
     const std::int64_t end = panels * kSteps;
     asked_by<RecordingHalves>(
-        4, {.data = weights_.data() + (end + kFarBehind) * kStepBytes, .bytes = kPanelBytes, .count = 1}, true, panels);
+        4, {.data = weights_.data() + (end + kFarBehind) * kStepBytes, .bytes = kPanelBytes, .count = 1},
+        ReadFrom::kMemory, panels);
     std::set<std::int64_t> lines;
     for (const std::byte* line : Recording::ahead()) lines.insert((line - weights_.data()) / kStepBytes);
     for (std::int64_t line = 0; line < end + kAhead; ++line) {
@@ -202,15 +212,16 @@ TEST_F(MatmulBlocks, OnesOfHalvesAskForEachLineBeforehand) {
 }
 
 TEST_F(MatmulBlocks, OnlyWhatTheCacheHasIsAskedForNearAndWithItsInputs) {
-  const auto near = [&](std::int64_t rows, bool from_memory) {
-    asked_by<RecordingNear>(rows, {}, from_memory);
+  const auto near = [&](std::int64_t rows, ReadFrom read_from) {
+    asked_by<RecordingNear>(rows, {}, read_from);
     return Recording::ahead();
   };
-  EXPECT_EQ(near(4, true).size(), 0U);
+  EXPECT_EQ(near(4, ReadFrom::kMemory).size(), 0U);
   // Each step of two panels side by side, or of one, asks for inputs once: groups of three panels are two and one, the last is two.
-  EXPECT_EQ(near(8, true).size(), (kPanels + 7) * kSteps) << "the second block has what the first one read";
+  EXPECT_EQ(near(8, ReadFrom::kMemory).size(), (kPanels + 7) * kSteps)
+      << "the second block has what the first one read";
   // Each step asks for lines of two panels and then for inputs.
-  const std::vector<const std::byte*> asked = near(4, false);
+  const std::vector<const std::byte*> asked = near(4, ReadFrom::kCache);
   ASSERT_EQ(asked.size(), (kPanels + 6) * kSteps);
   for (std::int64_t step = 0; step < kSteps; ++step) {
     for (const std::int64_t panel : {0, 1}) {
@@ -221,11 +232,23 @@ TEST_F(MatmulBlocks, OnlyWhatTheCacheHasIsAskedForNearAndWithItsInputs) {
   }
 }
 
+TEST_F(MatmulBlocks, OnlyWhatMayBeInTheCacheIsLoadedTwice) {
+  std::vector<std::int64_t> each(kPanels * kSteps);
+  std::iota(each.begin(), each.end(), 0);
+  for (const std::int64_t rows : {4, 8}) {
+    std::vector<std::int64_t> loaded = asked_by<RecordingTwice>(rows, {}, ReadFrom::kEither);
+    std::ranges::sort(loaded);
+    EXPECT_EQ(loaded, each) << rows << " rows: by their first block";
+    EXPECT_EQ(asked_by<RecordingTwice>(rows, {}, ReadFrom::kCache), std::vector<std::int64_t>{});
+    EXPECT_EQ(asked_by<RecordingTwice>(rows, {}, ReadFrom::kMemory), std::vector<std::int64_t>{});
+  }
+}
+
 TEST_F(MatmulBlocks, FirstLinesOfPagesAreAskedForFromFar) {
-  constexpr std::int64_t kFar = RecordingPages::asks(4, 1, true).page_starts;
+  constexpr std::int64_t kFar = RecordingPages::asks(4, 1, ReadFrom::kMemory).page_starts;
   const std::byte* const end = weights_.data() + kPanels * kPanelBytes;
   const std::byte* const next = end + 5 * kPanelBytes;
-  asked_by<RecordingPages>(4, {.data = next, .bytes = kPanelBytes, .count = 1}, true);
+  asked_by<RecordingPages>(4, {.data = next, .bytes = kPanelBytes, .count = 1}, ReadFrom::kMemory);
   std::vector<const std::byte*> expected;
   for (const std::byte* line = weights_.data() + kFar; line < end + kFar; line += kStepBytes) {
     const std::byte* const there = line < end ? line : next + (line - end);

@@ -177,30 +177,27 @@ TEST(MatmulNextGated, GatesAskForWhatTheyGateAndThatForTheNextGates) {
       << "the scratch has gates of one thread";
 }
 
-std::atomic<int> jobs_from_memory;
-std::atomic<int> jobs_from_cache;
+std::vector<ReadFrom> places_of_jobs;
 
-void count_places(const MatmulJob& job, std::int64_t, std::int64_t) {
-  ++(job.from_memory ? jobs_from_memory : jobs_from_cache);
-}
+void note_place(const MatmulJob& job, std::int64_t, std::int64_t) { places_of_jobs.push_back(job.read_from); }
 
 TEST(MatmulFromMemory, IsWhatTheCacheHasNotHeldSinceItsLastTurn) {
-  MatmulKernel counts = kWritesDown;
-  counts.run = &count_places;
-  const CpuPackedLinear target{Weight(48, 64, 1).spec(DType::kBF16), counts};
-  const CpuPackedLinear head{Weight(32, 64, 2).spec(DType::kBF16), counts};
-  const CpuPackedLinear draft{Weight(16, 64, 3).spec(DType::kBF16), counts};
+  MatmulKernel notes = kWritesDown;
+  notes.run = &note_place;
+  const CpuPackedLinear target{Weight(48, 64, 1).spec(DType::kBF16), notes};
+  const CpuPackedLinear head{Weight(32, 64, 2).spec(DType::kBF16), notes};
+  const CpuPackedLinear draft{Weight(16, 64, 3).spec(DType::kBF16), notes};
   ThreadPool pool(1);
-  // M: from memory, c: from the cache.
+  // M: from memory, e: from the cache if it is ours alone, c: from the cache.
   const auto places = [&](MatmulScratch& scratch, const std::vector<const CpuPackedLinear*>& weights) {
     std::string found;
     for (const CpuPackedLinear* weight : weights) {
-      jobs_from_memory = jobs_from_cache = 0;
+      places_of_jobs.clear();
       float x[64] = {};
       float y[48] = {};
       matmul(*weight, {x, 1, 64, 64}, {y, 1, weight->out_features(), 48}, scratch, pool);
-      EXPECT_EQ(jobs_from_memory + jobs_from_cache, 1);
-      found += jobs_from_memory == 1 ? 'M' : 'c';
+      EXPECT_EQ(places_of_jobs.size(), 1U);
+      for (const ReadFrom from : places_of_jobs) found += "Mec"[static_cast<int>(from)];
     }
     return found;
   };
@@ -214,11 +211,16 @@ TEST(MatmulFromMemory, IsWhatTheCacheHasNotHeldSinceItsLastTurn) {
 
   MatmulScratch holds_all = shown(all);
   EXPECT_EQ(places(holds_all, loop), "MccccMM");
-  EXPECT_EQ(places(holds_all, loop), "ccccccc") << "that the draft is read often takes no room";
-  EXPECT_EQ(places(holds_all, loop), "ccccccc");
+  EXPECT_EQ(places(holds_all, loop), "eccccee") << "that the draft is read often takes no room";
+  EXPECT_EQ(places(holds_all, loop), "eccccee");
   MatmulScratch holds_draft = shown(static_cast<std::int64_t>(draft.bytes()));
   EXPECT_EQ(places(holds_draft, loop), "MccccMM");
   EXPECT_EQ(places(holds_draft, loop), "MccccMM") << "the target drives the draft out";
+  MatmulScratch part_holds_all = shown(4 * all);
+  EXPECT_EQ(places(part_holds_all, loop), "MccccMM");
+  EXPECT_EQ(places(part_holds_all, loop), "ccccccc");
+  MatmulScratch part_holds_draft = shown(4 * static_cast<std::int64_t>(draft.bytes()));
+  EXPECT_EQ(places(part_holds_draft, loop), "MccccMM");
   MatmulScratch unknown = shown(std::nullopt);
   EXPECT_EQ(places(unknown, loop), "ccccccc");
   // One that is gone does not count for what lies in its place.
