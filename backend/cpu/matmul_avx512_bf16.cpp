@@ -21,6 +21,12 @@ struct Dot : Reads {
   static constexpr std::int64_t kInputBytes = 4;
 
   static Weights load(const std::byte* from) { return _mm512_load_si512(from); }
+  /// The compiler does not see that it has been loaded already.
+  static Weights load_anew(const std::byte* from) {
+    Weights loaded;
+    asm volatile("vmovdqa64 (%1), %0" : "=v"(loaded) : "r"(from));
+    return loaded;
+  }
   static Input broadcast(const std::byte* from) { return _mm512_set1_epi32(_mm_cvtsi128_si32(_mm_loadu_si32(from))); }
   /// Of four rows; each 128 bits of the register have all four.
   static Input broadcast_four(const std::byte* from) {

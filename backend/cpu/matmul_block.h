@@ -35,8 +35,9 @@ struct Asks {
   std::int64_t ahead = 2048;
   /// Into which cache, as __builtin_prefetch says it: 3 the first one, 2 the second.
   int into = 3;
-  /// Each line of weights is loaded once more, in vain: a core that has little to multiply runs so far ahead with its loads that they are in the way of what it asked for.
-  bool loads_twice = false;
+  /// How often each line of weights is loaded: by each row anew and, if it is more than there are rows, in vain; 1: as the compiler likes it. A core that has little to multiply runs so far
+  /// ahead with its loads that those that miss take the places of what it asked for; with more loads fewer lines fit into its queue of them.
+  int loads = 1;
   /// Of each page the first lines from so far on, into the second cache, which sets the machine's own prefetchers going there. Of one panel alone; 0: not.
   std::int64_t page_starts = 0;
   /// Those so near, and inputs, into the first cache; 0: not.
@@ -219,13 +220,7 @@ struct SkinnyMatmul {
       if constexpr (kAsks.inputs > 0) V::template ask_for<kIntoFirst>(at.x + kAsks.inputs);
       if constexpr (kAsks.inputs_before_page > 0) ask_for_inputs_of_page<S::kRows, kAsks>(at);
       if constexpr (kLater) ask_for_later<S::kPanels>(later);
-      multiply_step<S>(sum, at.weights, at.panel_bytes, at.x);
-      if constexpr (kAsks.loads_twice) {
-#pragma GCC unroll 16
-        for (int b = 0; b < S::kPanels; ++b) {
-          V::load_in_vain(at.weights + b * at.panel_bytes);
-        }
-      }
+      multiply_step<S, kAsks.loads>(sum, at.weights, at.panel_bytes, at.x);
       at.weights += kStepBytes;
       at.x += S::kRows * V::kInputBytes;
     }
@@ -289,7 +284,7 @@ struct SkinnyMatmul {
   }
 
   /// One step of a shape.
-  template <class S, class Sum>
+  template <class S, int kLoads, class Sum>
   [[gnu::always_inline]] static void multiply_step(Sum (&sum)[S::kRows][S::kPanels], const std::byte* weights,
                                                    std::int64_t panel_bytes, const std::byte* x) {
     constexpr int R = S::kRows;
@@ -310,16 +305,23 @@ struct SkinnyMatmul {
         }
       }
     } else {
+      constexpr bool kAnew = kLoads > 1;
+      static_assert(!kAnew || kLoads >= R);
       typename V::Weights w[B];
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
-        w[b] = V::load(weights + b * panel_bytes);
+        if constexpr (!kAnew) w[b] = V::load(weights + b * panel_bytes);
+#pragma GCC unroll 16
+        for (int in_vain = R; in_vain < kLoads; ++in_vain) {
+          if constexpr (kAnew) V::load_anew(weights + b * panel_bytes);
+        }
       }
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const typename V::Input input = V::broadcast(x + r * V::kInputBytes);
 #pragma GCC unroll 16
         for (int b = 0; b < B; ++b) {
+          if constexpr (kAnew) w[b] = V::load_anew(weights + b * panel_bytes);
           if (S::has(r, b)) sum[r][b] = V::multiply_add(sum[r][b], w[b], input);
         }
       }

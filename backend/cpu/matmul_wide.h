@@ -22,11 +22,6 @@ struct Wide : Streams {
   static Acc minus_zero() { return _mm512_set1_ps(-0.0F); }
   static Acc add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
   static void store(float* to, Acc acc) { _mm512_storeu_ps(to, acc); }
-  /// Written so that the compiler does not see that it has been loaded already.
-  static void load_in_vain(const std::byte* line) {
-    __m512i loaded;
-    asm volatile("vmovdqa64 %1, %0" : "=v"(loaded) : "m"(*reinterpret_cast<const __m512i*>(line)));
-  }
   static void store_past_caches(float* to, Acc acc) { _mm512_stream_ps(to, acc); }
   static __mmask16 first(std::int64_t count) {
     return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1U << count) - 1);
@@ -47,8 +42,8 @@ struct WideFewStreams : Wide {
 };
 
 /// For products that wait for memory nearly as long as they multiply: what is asked for from afar comes into the second cache, and the next lines of each panel from there into the first one.
-/// One row from memory has nothing to wait for but memory. What the last cache surely has, few rows need to ask for from near only; what a part of has to come from memory, they ask for both
-/// ways (docs/kernels.md, "AVX-512 BF16"). Inputs are asked for where they count: of fewer rows there are few, with more it is their products that are waited for, and those of two panels'
+/// One row from memory has nothing to wait for but memory. What the last cache surely has, few rows need to ask for from near only; of what it half has, their loads must not run ahead too
+/// far (docs/kernels.md, "AVX-512 BF16"). Inputs are asked for where they count: of fewer rows there are few, with more it is their products that are waited for, and those of two panels'
 /// rows are so many that the weights would wait.
 struct WideTwoSteps : WideFewStreams {
   /// What another thread packed comes slowly where that is on another chiplet (docs/kernels.md, "Threads of a rank").
@@ -61,8 +56,11 @@ struct WideTwoSteps : WideFewStreams {
       asks.near = most ? 256 : 2048 / panels;
       asks.inputs_before_page = most && 4 <= rows && rows <= 6 ? 16 : 0;
     } else if (from == ReadFrom::kEither && most && rows <= 6) {
-      asks.near = rows == 2 ? 0 : 1024;
-      asks.loads_twice = rows <= 2;
+      if (rows <= 3) {
+        asks.loads = 3;
+      } else {
+        asks.near = 1024;
+      }
     } else if (from == ReadFrom::kCache && most && rows <= 3) {
       asks = {.ahead = 512};
     }

@@ -124,35 +124,51 @@ inline std::vector<Range> slices_ending_at(const std::vector<std::int64_t>& ends
   return slices;
 }
 
-/// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen. Beside a cache of `cache_bytes`. What is for others
-/// lies on lines of its own, or `offset` floats behind.
+/// y [rows, out], filled with a NaN before, as is the scratch, so that an output or an input that is not written is seen. Beside a cache of `cache_bytes`; with `between`, once more after
+/// that has been multiplied with. What is for others lies on lines of its own, or `offset` floats behind.
 inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads,
                                         std::optional<std::int64_t> cache_bytes, Readers readers = Readers::kNear,
-                                        std::int64_t offset = 0) {
+                                        std::int64_t offset = 0, const CpuPackedLinear* between = nullptr) {
   ThreadPool pool(threads);
   MatmulScratch scratch(cache_bytes);
   scratch.reserve(packed, pool.size());
+  if (between != nullptr) scratch.reserve(*between, pool.size());
   std::fill_n(scratch.data(), scratch.bytes(), std::byte{0xff});
   const std::int64_t in = packed.in_features();
   const std::int64_t out = packed.out_features();
   constexpr std::int64_t kLine = AlignedArray::kAlignment / sizeof(float);
   const std::int64_t stride = readers != Readers::kNear ? (out + kLine - 1) / kLine * kLine : out;
   AlignedArray place(static_cast<std::size_t>(rows * stride + offset) * sizeof(float));
-  std::fill_n(place.data(), place.bytes(), std::byte{0xff});
   auto* const y = reinterpret_cast<float*>(place.data()) + offset;
-  matmul(packed, {x, rows, in, in}, {y, rows, out, stride}, scratch, pool, readers);
+  const auto multiply_with_packed = [&] {
+    std::fill_n(place.data(), place.bytes(), std::byte{0xff});
+    matmul(packed, {x, rows, in, in}, {y, rows, out, stride}, scratch, pool, readers);
+  };
+  multiply_with_packed();
+  if (between != nullptr) {
+    std::vector<float> other(static_cast<std::size_t>(between->in_features() + between->out_features()));
+    const std::int64_t inputs = between->in_features();
+    matmul(*between, {other.data(), 1, inputs, inputs},
+           {other.data() + inputs, 1, between->out_features(), between->out_features()}, scratch, pool);
+    EXPECT_EQ(scratch.will_read_from(packed), ReadFrom::kEither);
+    multiply_with_packed();
+  }
   std::vector<float> outputs;
   for (std::int64_t r = 0; r < rows; ++r) outputs.insert(outputs.end(), y + r * stride, y + r * stride + out);
   return outputs;
 }
 
-/// The same, once from a cache and from memory, which are read differently, from there also written past the caches: that the bits are the same is expected of every product.
+/// The same, once from a cache, from memory, and from either, which are read differently, from there also written past the caches: that the bits are the same is expected of every product.
 inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads = 1) {
   std::vector<float> y = multiply_once(packed, x, rows, threads, std::nullopt);
   const auto expect = [&](const std::vector<float>& other, const char* what) {
     EXPECT_TRUE(y.empty() || std::memcmp(y.data(), other.data(), y.size() * sizeof(float)) == 0) << rows << what;
   };
   expect(multiply_once(packed, x, rows, threads, 0), " rows read from memory");
+  static const CpuPackedLinear between(Weight(16, 64, 1).spec(DType::kBF16), kMatmulScalarBf16);
+  expect(multiply_once(packed, x, rows, threads, 2 * static_cast<std::int64_t>(between.bytes()), Readers::kNear, 0,
+                       &between),
+         " rows read from either");
   for (const std::int64_t offset : {0, 1}) {
     expect(multiply_once(packed, x, rows, threads, 0, Readers::kTeam, offset), " rows for far cores");
     expect(multiply_once(packed, x, rows, threads, std::nullopt, Readers::kCaller, offset), " rows for the caller");
