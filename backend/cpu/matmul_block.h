@@ -289,6 +289,7 @@ struct SkinnyMatmul {
                                                    std::int64_t panel_bytes, const std::byte* x) {
     constexpr int R = S::kRows;
     constexpr int B = S::kPanels;
+    static_assert(kLoads == 1 || (kLoads >= R && !S::kInFours && !kPanelByPanel));
     if constexpr (S::kInFours) {
       multiply_fours<S>(sum, V::load(weights), x, std::make_integer_sequence<int, 4>());
     } else if constexpr (kPanelByPanel) {
@@ -306,7 +307,6 @@ struct SkinnyMatmul {
       }
     } else {
       constexpr bool kAnew = kLoads > 1;
-      static_assert(!kAnew || kLoads >= R);
       typename V::Weights w[B];
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {

@@ -3,8 +3,9 @@
 ///   pass_bench [--model DIR] [--weights random] [--dtype bf16] [--backend cpu] [--threads 1] [--context 128] [--repeats 60] [--where] [--json F]
 ///
 /// Method: all row counts take turns within each repeat, in a rotated order, so that drifts of a shared machine fall on all alike; a repeat's
-/// figure is that of one pass after `context` committed tokens, rolled back afterwards. A pass of one row that is not timed comes right before each that is, as passes follow one
-/// another where text is decoded: its team is awake, and the caches have what a pass leaves in them. Printed are medians of the times and medians of the
+/// figure is that of one pass after `context` committed tokens, rolled back afterwards. Passes of one row that are not timed come right before each that is, for 10 ms, as passes
+/// follow one another where text is decoded: its team is awake, and the caches have what passes leave in them. (One is not enough: while something else is measured,
+/// neighbours on the chip fill the last cache.) Printed are medians of the times and medians of the
 /// ratios of times of the same repeat, which a machine that changes its pace on the way changes less. The plain read
 /// sums the very weights that the pass reads, on as many threads, in the same turns; of bf16 weights, where there is AVX-512, the roofline of so many rows
 /// reads them too and adds as many products as the pass does, from registers (roofs.h): memory is not always equally quick. Each is the best of several
@@ -285,6 +286,13 @@ void run(const Options& options) {
     cache.commit_prefix(0);
     return seconds;
   };
+  const auto warm_up = [&] {
+    constexpr double kWarmSeconds = 10e-3;
+    const double end = now_seconds() + kWarmSeconds;
+    do {
+      take_pass(0);
+    } while (now_seconds() < end);
+  };
   const auto time_rows = [&](std::size_t which) {
     if (measured != nullptr) measured->reset();
     MeasuredPass& pass = all.passes[which].emplace_back(take_pass(which));
@@ -299,7 +307,7 @@ void run(const Options& options) {
     };
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
       measure_line();
-      take_pass(0);
+      warm_up();
       time_rows((i + static_cast<std::size_t>(repeat + kWarmUp)) % row_counts.size());
     }
     measure_line();
