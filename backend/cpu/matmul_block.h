@@ -310,10 +310,13 @@ struct SkinnyMatmul {
       typename V::Weights w[B];
 #pragma GCC unroll 16
       for (int b = 0; b < B; ++b) {
-        if constexpr (!kAnew) w[b] = V::load(weights + b * panel_bytes);
+        if constexpr (kAnew) {
 #pragma GCC unroll 16
-        for (int in_vain = R; in_vain < kLoads; ++in_vain) {
-          if constexpr (kAnew) V::load_anew(weights + b * panel_bytes);
+          for (int in_vain = R; in_vain < kLoads; ++in_vain) {
+            V::load_anew(weights + b * panel_bytes);
+          }
+        } else {
+          w[b] = V::load(weights + b * panel_bytes);
         }
       }
 #pragma GCC unroll 16

@@ -158,7 +158,7 @@ inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const flo
   return outputs;
 }
 
-/// The same, once from a cache, from memory, and from either, which are read differently, from there also written past the caches: that the bits are the same is expected of every product.
+/// The same, from a cache, from memory and from either, which are read differently, and from the first two also written past the caches: that the bits are the same is expected of every product.
 inline std::vector<float> multiply(const CpuPackedLinear& packed, const float* x, std::int64_t rows, int threads = 1) {
   std::vector<float> y = multiply_once(packed, x, rows, threads, std::nullopt);
   const auto expect = [&](const std::vector<float>& other, const char* what) {
