@@ -20,6 +20,19 @@ struct Ahead {
   }
 };
 
+struct AskNothing {
+  [[gnu::always_inline]] void ask() {}
+};
+
+template <bool kAsks>
+[[gnu::always_inline]] inline auto asking(Ahead ahead) {
+  if constexpr (kAsks) {
+    return ahead;
+  } else {
+    return AskNothing{};
+  }
+}
+
 /// A tile among those that the queries of a block are cut into. One alone asks for the values while it takes in the keys, and for the next keys while it takes in
 /// the values. Of several each asks for its part of the next block, so that memory is at work all the while that they multiply.
 struct TileOf {
@@ -28,7 +41,7 @@ struct TileOf {
 
   /// What to ask for with the keys of `slots` slots.
   [[gnu::always_inline]] Ahead with_keys(const AttentionBlock& block, std::int64_t slots) const {
-    // Nobody may have asked for a head's first block.
+    // Nobody may have asked for the first block.
     if (count == 1 || (index == 0 && block.is_first)) return line_by_line(block.values());
     return part(block, part_of(block), slots);
   }

@@ -69,8 +69,8 @@ Seen seen_by(const AttentionQuery* queries) {
 }
 
 /// weights[query] = q . K, unscaled, of the first kSeen vectors of slots.
-template <typename V, int kQueries, int kSeen>
-void attention_scores(const AttentionBlock& block, Ahead ahead, const AttentionQuery* queries,
+template <typename V, int kQueries, int kSeen, typename Asking>
+void attention_scores(const AttentionBlock& block, Asking ahead, const AttentionQuery* queries,
                       float (*weights)[kKeyBlock]) {
   constexpr int kVectors = score_vectors<V>(kQueries, kSeen);
   for (std::int64_t slot = 0; slot < kSeen * kLanes; slot += kVectors * kLanes) {
@@ -154,8 +154,8 @@ void attention_weights(const AttentionQuery* queries, float scale, float (*weigh
 
 /// sums[query][chain] = weights . V over the slots chain, chain + 4, chain + 8, ... that the query sees, for kChains chains. Always inlined: a
 /// call would send the sums of a single query through memory.
-template <typename V, int kQueries, int kChains, int kVectors>
-__attribute__((always_inline)) inline void attention_value_chains(const float* values, Ahead& running,
+template <typename V, int kQueries, int kChains, int kVectors, typename Asking>
+__attribute__((always_inline)) inline void attention_value_chains(const float* values, Asking& running,
                                                                   std::int64_t stride, int first_chain, Seen seen,
                                                                   const AttentionQuery* queries,
                                                                   const float (*weights)[kKeyBlock],
@@ -171,7 +171,7 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
       }
     }
   }
-  Ahead ahead = running;  // in a register: through a reference each step would be stored
+  Asking ahead = running;  // in a register: through a reference each step would be stored
   std::int64_t slot = first_chain;
   for (; slot - first_chain + kValueChains <= seen.fewest; slot += kValueChains) {
 #pragma GCC unroll 16
@@ -222,8 +222,8 @@ __attribute__((always_inline)) inline void attention_value_chains(const float* v
 }
 
 /// state.values[column ...] = state.values * factor + weights . V, for kVectors vectors of columns.
-template <typename V, int kQueries, int kVectors>
-void attention_values(const AttentionBlock& block, Ahead& ahead, std::int64_t stride, std::int64_t column, Seen seen,
+template <typename V, int kQueries, int kVectors, typename Asking>
+void attention_values(const AttentionBlock& block, Asking& ahead, std::int64_t stride, std::int64_t column, Seen seen,
                       const AttentionQuery* queries, const float (*weights)[kKeyBlock], const float* factors) {
   constexpr int kChains = value_chains<V>(kQueries, kVectors);
   V sum[kQueries][kValueChains][kVectors];
@@ -254,9 +254,12 @@ void attention_tile(const AttentionBlock& block, TileOf tile, float scale, Seen 
   alignas(64) float weights[kQueries][kKeyBlock];
   alignas(64) float factors[kLanes];
   const std::int64_t stride = padded_head_dim(block.head_dim);
-  attention_scores<V, kQueries, kSeen>(block, tile.with_keys(block, kSeen * kLanes), queries, weights);
+  // Of several tiles none is so small, and together they have the time to ask.
+  static_assert(V::kMostUnasked < (V::kQueryTile + 1) / 2);
+  constexpr bool kAsks = kQueries > V::kMostUnasked;
+  attention_scores<V, kQueries, kSeen>(block, asking<kAsks>(tile.with_keys(block, kSeen * kLanes)), queries, weights);
   attention_weights<V, kQueries, kSeen>(queries, scale, weights, factors);
-  Ahead ahead = tile.with_values(block, seen.most);
+  auto ahead = asking<kAsks>(tile.with_values(block, seen.most));
   std::int64_t column = 0;
   for (; column + V::kValueTile * kLanes <= stride; column += V::kValueTile * kLanes) {
     attention_values<V, kQueries, V::kValueTile>(block, ahead, stride, column, seen, queries, weights, factors);

@@ -22,7 +22,7 @@ struct CpuAttention::Pass {
 
 namespace {
 
-/// Queries whose states one thread walks the keys with; more rows go through in several runs.
+/// Queries whose states one thread walks the blocks with; more rows go through in several runs.
 constexpr std::int64_t kQueriesPerUnit = 64;
 
 /// For each thread that takes part, either of both: a round of threads takes about a microsecond. A draft's one row has few multiply-adds, and waits for what it reads.
@@ -35,6 +35,16 @@ int threads_sharing(std::int64_t multiply_adds, std::int64_t bytes, const Thread
 }
 
 }  // namespace
+
+void CpuAttention::Scratch::resize(std::int64_t most_queries, std::int64_t kv_heads, std::int64_t state_size) {
+  const auto grow = [](auto& of, std::int64_t size) {
+    if (static_cast<std::int64_t>(of.size()) < size) of.resize(size);
+  };
+  grow(queries, most_queries);
+  grow(seeing, most_queries);
+  grow(states, most_queries * state_size);
+  grow(first_query, kv_heads + 1);
+}
 
 void CpuAttention::plan_rows(const RowChain& chain, std::int64_t head_dim) {
   const std::int64_t rows = chain.rows();
@@ -59,25 +69,26 @@ CpuAttention::Cut CpuAttention::plan(const Pass& pass) {
   const std::int64_t dim = pass.head_dim();
   plan_rows(pass.chain, dim);
 
-  // A unit has heads / kv_heads queries a row on average.
+  // A KV head has heads / kv_heads queries a row on average.
   const std::int64_t most_rows = std::max<std::int64_t>(1, kQueriesPerUnit * kv_heads / heads);
   const std::int64_t of_head = (pass.chain.first_slot + rows) * dim;
   const std::int64_t bytes = 2 * kv_heads * of_head * static_cast<std::int64_t>(sizeof(float));
   const int threads = threads_sharing(rows * heads * of_head, bytes, pool_);
   const std::int64_t runs_wanted = (threads + kv_heads - 1) / kv_heads;
   const std::int64_t rows_per_run = std::min(most_rows, (rows + runs_wanted - 1) / runs_wanted);
+  // Heads lie behind one another in the cache, blocks of a head do not: what has to come from afar is quicker in the order of memory.
+  const bool is_near = bytes * pass.kv.shape().layers <= near_bytes_ * threads;
+  const std::int64_t heads_together =
+      is_near ? 1 : std::clamp<std::int64_t>(kQueriesPerUnit * kv_heads / (heads * rows_per_run), 1, kv_heads);
   for (Scratch& scratch : scratch_) {
-    // One KV head may be read by all query heads of a row.
-    const std::int64_t queries = rows_per_run * heads;
-    if (static_cast<std::int64_t>(scratch.queries.size()) < queries) {
-      scratch.queries.resize(queries);
-    }
-    const std::int64_t floats = queries * attention_state_size(dim);
-    if (static_cast<std::int64_t>(scratch.states.size()) < floats) {
-      scratch.states.resize(floats);
-    }
+    scratch.resize(rows_per_run * heads, kv_heads, attention_state_size(dim));
   }
-  return {threads, rows, rows_per_run, (rows + rows_per_run - 1) / rows_per_run};
+  return {.threads = threads,
+          .kv_heads = kv_heads,
+          .heads_together = heads_together,
+          .rows = rows,
+          .rows_per_run = rows_per_run,
+          .runs = (rows + rows_per_run - 1) / rows_per_run};
 }
 
 void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
@@ -90,9 +101,25 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
 }
 
 void CpuAttention::attend(const Pass& pass, const Cut& cut) {
-  parallel_for(pool_, cut.threads, pass.kv.shape().kv_heads * cut.runs, [=, this](int thread, std::int64_t unit) {
-    run_unit(pass, unit / cut.runs, cut.run(unit % cut.runs), scratch_[thread]);
+  if (cut.has_heads_for_each()) {
+    parallel_for(pool_, cut.threads, cut.threads, [=, this](int thread, std::int64_t part) {
+      attend_heads(pass, cut, cut.heads(part), scratch_[thread]);
+    });
+    return;
+  }
+  parallel_for(pool_, cut.threads, cut.kv_heads * cut.runs, [=, this](int thread, std::int64_t unit) {
+    const std::int64_t head = unit / cut.runs;
+    run_unit(pass, {head, head + 1}, cut.run(unit % cut.runs), scratch_[thread]);
   });
+}
+
+void CpuAttention::attend_heads(const Pass& pass, const Cut& cut, Range heads, Scratch& scratch) const {
+  for (Range together; heads.begin < heads.end; heads.begin = together.end) {
+    together = {heads.begin, std::min(heads.end, heads.begin + cut.heads_together)};
+    for (std::int64_t run = 0; run < cut.runs; ++run) {
+      run_unit(pass, together, cut.run(run), scratch);
+    }
+  }
 }
 
 void CpuAttention::forward_new(const NewHeads& heads, CpuKv& kv, std::int64_t layer, const RowChain& chain,
@@ -102,18 +129,18 @@ void CpuAttention::forward_new(const NewHeads& heads, CpuKv& kv, std::int64_t la
   }
   const Pass pass{heads.query, kv, layer, chain, kv_head, scale, out, results};
   const Cut cut = plan(pass);
-  const std::int64_t kv_heads = kv.shape().kv_heads;
-  if (kv_heads % cut.threads != 0) {
-    parallel_for(pool_, cut.threads, kv_heads,
+  if (!cut.has_heads_for_each()) {
+    parallel_for(pool_, cut.threads, cut.kv_heads,
                  [=, this, &kv](int, std::int64_t head) { rotate_and_append(heads, kv, pass, head); });
     attend(pass, cut);
     return;
   }
-  parallel_for(pool_, cut.threads, kv_heads, [=, this, &kv](int thread, std::int64_t head) {
-    rotate_and_append(heads, kv, pass, head);
-    for (std::int64_t run = 0; run < cut.runs; ++run) {
-      run_unit(pass, head, cut.run(run), scratch_[thread]);
+  parallel_for(pool_, cut.threads, cut.threads, [=, this, &kv](int thread, std::int64_t part) {
+    const Range own = cut.heads(part);
+    for (std::int64_t head = own.begin; head < own.end; ++head) {
+      rotate_and_append(heads, kv, pass, head);
     }
+    attend_heads(pass, cut, own, scratch_[thread]);
   });
 }
 
@@ -138,80 +165,101 @@ void CpuAttention::rotate_and_append(const NewHeads& heads, CpuKv& kv, const Pas
   kv.append_values(pass.layer, pass.chain.first_slot, heads.values, own);
 }
 
-void CpuAttention::run_unit(const Pass& pass, std::int64_t kv_index, Range rows, Scratch& scratch) const {
+void CpuAttention::run_unit(const Pass& pass, Range kv_heads, Range rows, Scratch& scratch) const {
   const std::int64_t dim = pass.head_dim();
   const std::int64_t state_size = attention_state_size(dim);
   const std::int64_t first_slot = pass.chain.first_slot;
   const auto heads = static_cast<std::int64_t>(pass.kv_head.size());
 
-  // Calls visit(head, state) for the query heads of this unit, in the same order for every row and block.
-  const auto for_heads = [&](std::int64_t row, auto visit) {
-    float* state = scratch.states.data() + (row - rows.begin) * heads * state_size;
-    for (std::int64_t head = 0; head < heads; ++head) {
-      if (pass.kv_head[head] == kv_index) {
-        visit(head, state);
-        state += state_size;
+  // The order of the unit's queries: of each KV head all rows, of each row the query heads that read it.
+  const auto for_queries = [&](std::int64_t kv_head, auto visit) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        if (pass.kv_head[head] == kv_head) visit(row, head);
       }
     }
   };
 
-  const auto add_row = [&](std::int64_t row, std::int64_t visible, std::int64_t& count) {
-    for_heads(row, [&](std::int64_t head, float* state) {
-      scratch.queries[count++] = {pass.q.row(row) + head * dim, state, visible};
+  std::int64_t count = 0;
+  for (std::int64_t kv_head = kv_heads.begin; kv_head < kv_heads.end; ++kv_head) {
+    scratch.first_query[kv_head] = count;
+    for_queries(kv_head, [&](std::int64_t row, std::int64_t head) {
+      float* state = scratch.states.data() + count * state_size;
+      ops_.attention_begin(state, dim);
+      scratch.queries[count++] = {pass.q.row(row) + head * dim, state, kKeyBlock};
     });
-  };
-  const auto attend = [&](const float* keys, const float* next, bool is_first, std::int64_t count) {
-    ops_.attention_block({.keys = keys, .next = next, .is_first = is_first, .head_dim = dim}, pass.scale,
-                         scratch.queries.data(), count);
-  };
-  std::int64_t most_keys = 0;
-  const auto attend_cached = [&](std::int64_t block, std::int64_t count) {
-    const bool last = (block + 1) * kKeyBlock >= most_keys;
-    // A thread takes heads in their order.
-    const std::int64_t next_head = std::min(kv_index + (last ? 1 : 0), pass.kv.shape().kv_heads - 1);
-    attend(pass.kv.keys(pass.layer, kv_index, block), pass.kv.keys(pass.layer, next_head, last ? 0 : block + 1),
-           block == 0, count);
+    scratch.first_query[kv_head + 1] = count;
+  }
+  const auto queries_of = [&](std::int64_t kv_head) {
+    return std::span(scratch.queries)
+        .subspan(scratch.first_query[kv_head], scratch.first_query[kv_head + 1] - scratch.first_query[kv_head]);
   };
 
-  std::int64_t all = 0;
-  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-    for_heads(r, [&](std::int64_t, float* state) { ops_.attention_begin(state, dim); });
-    add_row(r, kKeyBlock, all);
-    most_keys = std::max(most_keys, first_slot + depth_[r] + 1);
+  std::int64_t most_keys = 0;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    most_keys = std::max(most_keys, first_slot + depth_[row] + 1);
   }
-  // The blocks that end before the pass: every query sees them whole.
+  const auto attend = [&](const AttentionBlock& block, std::span<const AttentionQuery> queries) {
+    ops_.attention_block(block, pass.scale, queries.data(), static_cast<std::int64_t>(queries.size()));
+  };
+  const auto attend_cached = [&](std::int64_t kv_head, std::int64_t block, std::span<const AttentionQuery> queries) {
+    std::int64_t next_head = kv_head + 1;
+    std::int64_t next_block = block;
+    if (next_head == kv_heads.end && ++next_block * kKeyBlock < most_keys) {
+      next_head = kv_heads.begin;
+    } else if (next_head == kv_heads.end) {
+      next_head = std::min(next_head, pass.kv.shape().kv_heads - 1);
+      next_block = 0;
+    }
+    attend({.keys = pass.kv.keys(pass.layer, kv_head, block),
+            .next = pass.kv.keys(pass.layer, next_head, next_block),
+            .is_first = block == 0 && kv_head == kv_heads.begin,
+            .head_dim = dim},
+           queries);
+  };
+
+  // Of the blocks that end before the pass every query sees all.
   const std::int64_t whole = first_slot / kKeyBlock;
   for (std::int64_t block = 0; block < whole; ++block) {
-    attend_cached(block, all);
+    for (std::int64_t kv_head = kv_heads.begin; kv_head < kv_heads.end; ++kv_head) {
+      attend_cached(kv_head, block, queries_of(kv_head));
+    }
   }
-
   for (std::int64_t block = whole; block * kKeyBlock < most_keys; ++block) {
-    const auto visible = [&](std::int64_t row) {
-      return std::min(kKeyBlock, first_slot + depth_[row] + 1 - block * kKeyBlock);
-    };
-    std::int64_t shared = 0;  // queries that read the block as it lies in the cache
-    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      if (visible(r) > 0 && in_order_[r] == 1) {
-        add_row(r, visible(r), shared);
+    for (std::int64_t kv_head = kv_heads.begin; kv_head < kv_heads.end; ++kv_head) {
+      const std::span<const AttentionQuery> all = queries_of(kv_head);
+      const std::size_t of_row = all.size() / rows.size();
+      std::int64_t seeing = 0;
+      const auto add_row = [&](std::int64_t row) {
+        const std::int64_t visible = std::min(kKeyBlock, first_slot + depth_[row] + 1 - block * kKeyBlock);
+        if (visible <= 0) return;
+        for (const AttentionQuery& query : all.subspan((row - rows.begin) * of_row, of_row)) {
+          scratch.seeing[seeing++] = {query.q, query.state, visible};
+        }
+      };
+      // First the queries that read the block as it lies in the cache.
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        if (in_order_[row] == 1) add_row(row);
       }
-    }
-    if (shared > 0) {
-      attend_cached(block, shared);
-    }
-    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      if (visible(r) > 0 && in_order_[r] == 0) {
-        std::int64_t own = 0;
-        gather(pass, kv_index, r, block, scratch);
-        add_row(r, visible(r), own);
-        attend(scratch.gathered.data(), scratch.gathered.data(), false, own);
+      if (seeing > 0) {
+        attend_cached(kv_head, block, std::span(scratch.seeing).first(seeing));
       }
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        if (in_order_[row] == 1) continue;
+        seeing = 0;
+        add_row(row);
+        if (seeing == 0) continue;
+        gather(pass, kv_head, row, block, scratch);
+        const float* gathered = scratch.gathered.data();
+        attend({.keys = gathered, .next = gathered, .is_first = false, .head_dim = dim},
+               std::span(scratch.seeing).first(seeing));
+      }
+      if ((block + 1) * kKeyBlock < most_keys) continue;
+      const AttentionQuery* query = all.data();
+      for_queries(kv_head, [&](std::int64_t row, std::int64_t head) {
+        pass.results.attention_end((query++)->state, dim, pass.out.row(row) + head * dim);
+      });
     }
-  }
-
-  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-    for_heads(r, [&](std::int64_t head, const float* state) {
-      pass.results.attention_end(state, dim, pass.out.row(r) + head * dim);
-    });
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/cpu/cache_sizes.h"
 #include "backend/cpu/packed_linear.h"
 #include "backend/cpu/parallel_for.h"
 #include "backend/error.h"
@@ -41,7 +42,7 @@ CpuBackend::CpuBackend(Isa isa, int threads, ThreadPool::Pin pin, PackedCache* c
       pool_(positive(threads), pin),
       cache_(cache),
       distance_(pool_),
-      attention_(ops_, pool_) {
+      attention_(ops_, pool_, second_level_cache_bytes().value_or(0)) {
   flush_subnormals_to_zero();
 }
 

@@ -13,6 +13,7 @@ struct Mask {
 
 struct Lanes {
   static constexpr int kQueryTile = 6;
+  static constexpr int kMostUnasked = 0;
   static constexpr int kValueTile = 1;
   static constexpr int kRegisters = 8;
 

@@ -13,6 +13,7 @@ struct Mask {
 
 struct Lanes {
   static constexpr int kQueryTile = 6;
+  static constexpr int kMostUnasked = 2;
   static constexpr int kValueTile = 2;
   static constexpr int kRegisters = 32;
 

@@ -12,9 +12,10 @@ struct Mask {
 };
 
 struct Lanes {
-  /// Blocking of attention_inl.h, which no result depends on: the most queries that share one read of a block of keys, the vectors of a
-  /// value row that are summed at a time, and how many Lanes the registers hold.
+  /// Blocking of attention_inl.h, which no result depends on: the most queries that share one read of a block of keys, the most that
+  /// leave it to the machine to read ahead, the vectors of a value row that are summed at a time, and how many Lanes the registers hold.
   static constexpr int kQueryTile = 1;
+  static constexpr int kMostUnasked = 0;
   static constexpr int kValueTile = 1;
   static constexpr int kRegisters = 16;
 

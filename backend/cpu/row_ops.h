@@ -28,7 +28,7 @@ struct AttentionQuery {
 struct AttentionBlock {
   const float* keys;  ///< [head_dim, kKeyBlock], and behind them values [kKeyBlock, padded_head_dim]
   const float* next;  ///< the block that comes after this one, asked for meanwhile; not null
-  bool is_first;      ///< of its head
+  bool is_first;      ///< of those that follow one another: none came before it to ask for it
   std::int64_t head_dim;
 
   const float* values() const { return keys + head_dim * kKeyBlock; }

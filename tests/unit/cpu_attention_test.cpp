@@ -1,19 +1,26 @@
-// How many threads take part in attention: as many as have products or bytes that are worth a round of threads. What it asks for.
+// How many threads take part in attention: as many as have products or bytes that are worth a round of threads. In which order it takes blocks, and what it asks for.
 #include "backend/cpu/cpu_attention.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <numeric>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/isa.h"
+#include "tests/support/all_isas.h"
+#include "tests/unit/backend_fixture.h"
 
 namespace specdec {
 namespace {
+
+constexpr std::int64_t kAllNear = std::int64_t{1} << 40;
+constexpr std::int64_t kAllFar = 0;
 
 std::mutex attending_mutex;
 std::set<std::thread::id> attending;
@@ -48,7 +55,7 @@ std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t commi
   RowOps ops = row_ops(Isa::kScalar);
   ops.attention_begin = &begin_and_be_seen;
   ThreadPool pool(4);
-  CpuAttention attention(ops, pool);
+  CpuAttention attention(ops, pool, kAllNear);
   attending.clear();
   attend(attention, rows, heads, committed);
   return attending.size();
@@ -61,22 +68,77 @@ void note_block(const AttentionBlock& block, float scale, const AttentionQuery* 
   row_ops(Isa::kScalar).attention_block(block, scale, queries, count);
 }
 
-TEST(CpuAttention, AsksForTheBlockThatItTakesNext) {
+/// The blocks that one thread takes, `committed` tokens before two rows of three heads.
+std::vector<AttentionBlock> blocks_taken(std::int64_t committed, std::int64_t near_bytes) {
   RowOps ops = row_ops(Isa::kScalar);
   ops.attention_block = &note_block;
   ThreadPool pool(1);
-  CpuAttention attention(ops, pool);
-  for (const std::int64_t committed : {0, 62, 64, 200}) {
-    noted_blocks.clear();
-    constexpr std::int64_t kHeads = 3;
-    attend(attention, 2, kHeads, committed);
-    const auto of_head = static_cast<std::size_t>((committed + 2 + kKeyBlock - 1) / kKeyBlock);
-    ASSERT_EQ(noted_blocks.size(), kHeads * of_head);
-    for (std::size_t i = 0; i < noted_blocks.size(); ++i) {
-      EXPECT_EQ(noted_blocks[i].is_first, i % of_head == 0) << committed << " tokens, block " << i;
-      if (i + 1 < noted_blocks.size()) {
-        EXPECT_EQ(noted_blocks[i].next, noted_blocks[i + 1].keys) << committed << " tokens, block " << i;
+  CpuAttention attention(ops, pool, near_bytes);
+  noted_blocks.clear();
+  attend(attention, 2, 3, committed);
+  return std::exchange(noted_blocks, {});
+}
+
+TEST(CpuAttention, AsksForTheBlockThatItTakesNext) {
+  for (const std::int64_t near_bytes : {kAllNear, kAllFar}) {
+    for (const std::int64_t committed : {0, 62, 64, 200}) {
+      const std::vector<AttentionBlock> blocks = blocks_taken(committed, near_bytes);
+      const auto of_head = static_cast<std::size_t>((committed + 2 + kKeyBlock - 1) / kKeyBlock);
+      ASSERT_EQ(blocks.size(), 3 * of_head);
+      for (std::size_t i = 0; i < blocks.size(); ++i) {
+        const bool is_first = near_bytes == kAllFar ? i == 0 : i % of_head == 0;
+        EXPECT_EQ(blocks[i].is_first, is_first) << committed << " tokens, block " << i;
+        if (i + 1 < blocks.size()) {
+          EXPECT_EQ(blocks[i].next, blocks[i + 1].keys) << committed << " tokens, block " << i;
+        }
       }
+    }
+  }
+}
+
+TEST(CpuAttention, WhatComesFromAfarIsReadInTheOrderOfMemory) {
+  const std::vector<AttentionBlock> blocks = blocks_taken(200, kAllFar);
+  for (std::size_t i = 0; i + 1 < blocks.size(); ++i) {
+    EXPECT_LT(blocks[i].keys, blocks[i + 1].keys) << "block " << i;
+  }
+}
+
+struct Tokens {
+  const char* name;
+  std::vector<std::int32_t> parent;
+  std::int64_t committed;
+};
+
+/// What two threads make of 12 query heads, each three of which share keys of 24 components.
+std::vector<float> attended(Isa isa, const Tokens& tokens, std::int64_t near_bytes) {
+  constexpr std::int64_t kHeads = 12;
+  constexpr std::int64_t kKvHeads = 4;
+  constexpr std::int64_t kHeadDim = 24;
+  const auto rows = static_cast<std::int64_t>(tokens.parent.size());
+  const std::int64_t slots = tokens.committed + rows;
+  CpuKv kv({1, kKvHeads, kHeadDim, slots});
+  kv.append(0, 0, Matrix::random(slots, kKvHeads * kHeadDim, 1).view(),
+            Matrix::random(slots, kKvHeads * kHeadDim, 2).view());
+  std::vector<std::int32_t> kv_head(static_cast<std::size_t>(kHeads));
+  std::ranges::generate(kv_head, [head = 0]() mutable { return head++ / 3; });
+  const Matrix q = Matrix::random(rows, kHeads * kHeadDim, 3);
+  Matrix out(rows, kHeads * kHeadDim);
+  const std::vector<std::int32_t> position(tokens.parent.size());
+  ThreadPool pool(2);
+  CpuAttention attention(row_ops(isa), pool, near_bytes);
+  attention.forward(q.view(), kv, 0, {position, tokens.parent, tokens.committed}, kv_head, 0.2F, out.view(),
+                    row_ops(isa).kept);
+  return out.all();
+}
+
+TEST(CpuAttention, BothOrdersOfBlocksGiveTheSameBits) {
+  const std::vector<std::int32_t> chain = {-1, 0, 1, 2, 3};
+  const std::vector<std::int32_t> tree = {-1, 0, 0, 1, 2};
+  for (const Isa isa : all_isas()) {
+    for (const Tokens& tokens : {Tokens{"a row", {-1}, 130}, Tokens{"a chain", chain, 126}, Tokens{"a chain", chain, 0},
+                                 Tokens{"a tree", tree, 62}, Tokens{"a tree", tree, 190}}) {
+      EXPECT_EQ(attended(isa, tokens, kAllNear), attended(isa, tokens, kAllFar))
+          << name_of(isa) << ", " << tokens.name << " after " << tokens.committed;
     }
   }
 }
