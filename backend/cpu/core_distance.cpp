@@ -65,7 +65,7 @@ void CoreDistance::look() {
   next_ = now + kPeriod;
   constexpr int kTurns = 16;
   constexpr int kTries = 3;
-  if (const auto seconds = line_seconds(pool_, kTurns, kTries)) far_ = *seconds > kFarSeconds;
+  if (const auto seconds = line_seconds(pool_, kTurns, kTries)) pool_.set_far(*seconds > kFarSeconds);
 }
 
 }  // namespace specdec

@@ -11,7 +11,7 @@ namespace specdec {
 /// chiplet of AMD's Zen 4 it is 25 to 70 ns, on two 140 to 190. Nothing where none could be measured: the team is of one thread, or one of both was not running, since both share a core, say.
 std::optional<double> line_seconds(ThreadPool& pool, int turns, int tries);
 
-/// Whether the cores of a team share a cache or are so far from each other that what they write for one another had better go past theirs, where lines that others have read are costly to
+/// Tells a team whether its cores share a cache or are so far from each other that what they write for one another had better go past theirs, where lines that others have read are costly to
 /// write at all (has_costly_shared_lines()). It is measured now and then, since a virtual machine is told neither where its cores are nor that they have been moved.
 class CoreDistance {
  public:
@@ -19,7 +19,6 @@ class CoreDistance {
 
   /// Once a pass: some microseconds, when kPeriod has gone by.
   void look();
-  bool far() const { return far_; }
 
   static constexpr std::chrono::milliseconds kPeriod{20};
   static constexpr double kFarSeconds = 100e-9;
@@ -28,7 +27,6 @@ class CoreDistance {
   ThreadPool& pool_;
   bool matters_;
   std::chrono::steady_clock::time_point next_;  ///< from when on it is measured again
-  bool far_ = false;
 };
 
 }  // namespace specdec

@@ -85,7 +85,7 @@ void CpuBackend::matmul(const PackedLinear& weight, ConstRows x, Rows y, Stream)
   // Attention comes after what is stacked, and is shared out; after others residual and norm, by as many threads as so many elements are worth.
   const bool by_caller = packed.stacked_panels().empty() && threads_sharing(y.rows * y.cols) == 1;
   const Readers of_far = by_caller ? Readers::kCaller : Readers::kTeam;
-  specdec::matmul(packed, x, y, matmul_scratch_, pool_, distance_.far() ? of_far : Readers::kNear);
+  specdec::matmul(packed, x, y, matmul_scratch_, pool_, pool_.is_far() ? of_far : Readers::kNear);
 }
 
 void CpuBackend::matmul_silu_mul(const PackedLinear& weight, ConstRows x, const float* bias, Rows gate_up, Rows out,

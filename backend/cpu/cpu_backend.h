@@ -75,7 +75,7 @@ class CpuBackend final : public Backend {
   void for_rows(std::int64_t rows, std::int64_t cols, const Task& task);
 
   /// Of operations whose results the next product reads: past the caches where the team's cores are far from each other.
-  const ResultOps& results() const { return distance_.far() ? ops_.for_others : ops_.kept; }
+  const ResultOps& results() const { return pool_.is_far() ? ops_.for_others : ops_.kept; }
 
   Isa isa_;
   const RowOps& ops_;

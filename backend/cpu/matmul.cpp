@@ -16,6 +16,8 @@ namespace {
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
+/// The same of far cores, one row: weights that a cache brings in little more than a round takes there. Each further row counts a sixteenth.
+constexpr std::int64_t kBytesPerFarThread = std::int64_t{128} << 10;
 /// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
 /// Inputs of x, of all rows, for each thread that packs a part of them: some microseconds, where a round of threads takes about one.
@@ -85,8 +87,10 @@ struct Packing {
   }
 };
 
-int threads_for(std::int64_t weight_bytes, const ThreadPool& pool) {
-  return static_cast<int>(std::clamp<std::int64_t>(weight_bytes / kBytesPerThread, 1, pool.size()));
+int threads_for(std::int64_t weight_bytes, std::int64_t rows, const ThreadPool& pool) {
+  std::int64_t worth = weight_bytes / kBytesPerThread;
+  if (pool.is_far()) worth = std::min(worth, weight_bytes * (rows + 15) / 16 / kBytesPerFarThread);
+  return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
 }
 
 /// As many as the kernel has side by side for `rows` rows, or a multiple, and `bytes` or the next more.
@@ -205,13 +209,13 @@ void multiply(const CpuPackedLinear& weight, ConstRows x, MatmulScratch& scratch
   check(x.cols == weight.in_features(), "matmul: the shapes of x and the weight agree");
   const std::int64_t row_bytes = packed_row_bytes(weight);
   const std::int64_t max_rows = weight.kernel().max_rows;
-  const int threads = threads_for(weight.panel_count() * weight.panel_bytes(), pool);
+  const int threads = threads_for(weight.panel_count() * weight.panel_bytes(), x.rows, pool);
   const std::size_t place_bytes = own_bytes(weight);
   const bool may_each_pack = each_may_pack(weight, pool.size());
   check(scratch.bytes() >= scratch_bytes(weight, pool.size()),
         "matmul: the scratch was shown this weight, for such a team");
   const auto [next, read_from] = scratch.turn_of(weight, units.first_panel(units.count));
-  const int next_threads = threads_for(next.count * next.bytes, pool);
+  const int next_threads = threads_for(next.count * next.bytes, x.rows, pool);
   for (std::int64_t first = 0; first < x.rows; first += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, x.rows - first);
     const std::int64_t blocks = (rows + max_rows - 1) / max_rows;
