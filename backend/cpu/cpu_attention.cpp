@@ -102,9 +102,7 @@ void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, con
 
 void CpuAttention::attend(const Pass& pass, const Cut& cut) {
   if (cut.has_heads_for_each()) {
-    parallel_for(pool_, cut.threads, cut.threads, [=, this](int thread, std::int64_t part) {
-      attend_heads(pass, cut, cut.heads(part), scratch_[thread]);
-    });
+    attend_heads(pass, cut, [](Range) {});
     return;
   }
   parallel_for(pool_, cut.threads, cut.kv_heads * cut.runs, [=, this](int thread, std::int64_t unit) {
@@ -113,13 +111,18 @@ void CpuAttention::attend(const Pass& pass, const Cut& cut) {
   });
 }
 
-void CpuAttention::attend_heads(const Pass& pass, const Cut& cut, Range heads, Scratch& scratch) const {
-  for (Range together; heads.begin < heads.end; heads.begin = together.end) {
-    together = {heads.begin, std::min(heads.end, heads.begin + cut.heads_together)};
-    for (std::int64_t run = 0; run < cut.runs; ++run) {
-      run_unit(pass, together, cut.run(run), scratch);
+template <typename Before>
+void CpuAttention::attend_heads(const Pass& pass, const Cut& cut, const Before& before) {
+  parallel_for(pool_, cut.threads, cut.threads, [=, this](int thread, std::int64_t part) {
+    Range heads = cut.heads(part);
+    for (Range together; heads.begin < heads.end; heads.begin = together.end) {
+      together = {heads.begin, std::min(heads.end, heads.begin + cut.heads_together)};
+      before(together);
+      for (std::int64_t run = 0; run < cut.runs; ++run) {
+        run_unit(pass, together, cut.run(run), scratch_[thread]);
+      }
     }
-  }
+  });
 }
 
 void CpuAttention::forward_new(const NewHeads& heads, CpuKv& kv, std::int64_t layer, const RowChain& chain,
@@ -135,12 +138,10 @@ void CpuAttention::forward_new(const NewHeads& heads, CpuKv& kv, std::int64_t la
     attend(pass, cut);
     return;
   }
-  parallel_for(pool_, cut.threads, cut.threads, [=, this, &kv](int thread, std::int64_t part) {
-    const Range own = cut.heads(part);
-    for (std::int64_t head = own.begin; head < own.end; ++head) {
+  attend_heads(pass, cut, [=, this, &kv](Range together) {
+    for (std::int64_t head = together.begin; head < together.end; ++head) {
       rotate_and_append(heads, kv, pass, head);
     }
-    attend_heads(pass, cut, own, scratch_[thread]);
   });
 }
 

@@ -63,7 +63,9 @@ class CpuAttention {
   void plan_rows(const RowChain& chain, std::int64_t head_dim);
   void attend(const Pass& pass, const Cut& cut);
   void rotate_and_append(const NewHeads& heads, CpuKv& kv, const Pass& pass, std::int64_t kv_index) const;
-  void attend_heads(const Pass& pass, const Cut& cut, Range kv_heads, Scratch& scratch) const;
+  /// Calls before(heads) on the thread that attends to these next.
+  template <typename Before>
+  void attend_heads(const Pass& pass, const Cut& cut, const Before& before);
   void run_unit(const Pass& pass, Range kv_heads, Range rows, Scratch& scratch) const;
   void gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block, Scratch& scratch) const;
 
