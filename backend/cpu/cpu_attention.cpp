@@ -80,8 +80,8 @@ CpuAttention::Cut CpuAttention::plan(const Pass& pass) {
   const int threads = threads_sharing(rows * heads * of_head, bytes, pool_);
   const std::int64_t runs_wanted = (threads + kv_heads - 1) / kv_heads;
   const std::int64_t rows_per_run = std::min(most_rows, (rows + runs_wanted - 1) / runs_wanted);
-  // Heads lie behind one another in the cache, blocks of a head do not: what has to come from afar is quicker in the order of memory.
-  const bool is_near = bytes * pass.kv.shape().layers <= near_bytes_ * threads;
+  // Heads lie behind one another in the cache, blocks of a head do not: what has to come from afar is quicker in the order of memory. Threads on far cores have a last cache each.
+  const bool is_near = bytes * pass.kv.shape().layers <= near_bytes_ * threads || pool_.is_far();
   const std::int64_t heads_together =
       is_near ? 1 : std::clamp<std::int64_t>(kQueriesPerUnit * kv_heads / (heads * rows_per_run), 1, kv_heads);
   for (Scratch& scratch : scratch_) {

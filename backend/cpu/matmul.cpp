@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
-/// The same of far cores, one row: weights that a cache brings in little more than a round takes there. Each further row counts a sixteenth.
+/// The same of far cores: a cache brings as much in little more time than a round takes there. Each row counts a sixteenth of what is read.
 constexpr std::int64_t kBytesPerFarThread = std::int64_t{128} << 10;
 /// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
@@ -89,7 +89,7 @@ struct Packing {
 
 int threads_for(std::int64_t weight_bytes, std::int64_t rows, const ThreadPool& pool) {
   std::int64_t worth = weight_bytes / kBytesPerThread;
-  if (pool.is_far()) worth = std::min(worth, weight_bytes * (rows + 15) / 16 / kBytesPerFarThread);
+  if (pool.is_far()) worth = std::min(worth, (weight_bytes + weight_bytes * rows / 16) / kBytesPerFarThread);
   return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
 }
 

@@ -46,11 +46,11 @@ TEST(MatmulThreads, EachHasWeightsThatAreWorthARound) {
 }
 
 TEST(MatmulThreads, OfFarCoresEachHasSeveralTimesAsManyOrSeveralRows) {
-  EXPECT_EQ(threads_of(1, 256 - 2, true), 1);
-  EXPECT_EQ(threads_of(1, 256, true), 2);
+  EXPECT_EQ(threads_of(1, 240, true), 1);
+  EXPECT_EQ(threads_of(1, 242, true), 2);
   EXPECT_EQ(threads_of(1, 384, true), 3);
-  EXPECT_EQ(threads_of(16, 128, true), 1);
-  EXPECT_EQ(threads_of(16, 136, true), 2);
+  EXPECT_EQ(threads_of(16, 126, true), 1);
+  EXPECT_EQ(threads_of(16, 128, true), 2);
 }
 
 }  // namespace
