@@ -16,8 +16,9 @@ namespace {
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
-/// The same of far cores: a cache brings as much in little more time than a round takes there. Each row counts a sixteenth of what is read.
+/// The same of far cores, where a round takes as long as a cache takes to bring so many. More rows than these take longer to multiply than their weights to come.
 constexpr std::int64_t kBytesPerFarThread = std::int64_t{128} << 10;
+constexpr std::int64_t kFewRows = 4;
 /// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
 /// Inputs of x, of all rows, for each thread that packs a part of them: some microseconds, where a round of threads takes about one.
@@ -89,7 +90,10 @@ struct Packing {
 
 int threads_for(std::int64_t weight_bytes, std::int64_t rows, const ThreadPool& pool) {
   std::int64_t worth = weight_bytes / kBytesPerThread;
-  if (pool.is_far()) worth = std::min(worth, (weight_bytes + weight_bytes * rows / 16) / kBytesPerFarThread);
+  if (pool.is_far()) {
+    const std::int64_t as_few_rows = weight_bytes * std::max(rows, kFewRows) / kFewRows;
+    worth = std::min(worth, as_few_rows / kBytesPerFarThread);
+  }
   return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
 }
 

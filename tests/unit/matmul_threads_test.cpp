@@ -45,12 +45,17 @@ TEST(MatmulThreads, EachHasWeightsThatAreWorthARound) {
   EXPECT_EQ(threads_of(16, 96, false), 3);
 }
 
-TEST(MatmulThreads, OfFarCoresEachHasSeveralTimesAsManyOrSeveralRows) {
-  EXPECT_EQ(threads_of(1, 240, true), 1);
-  EXPECT_EQ(threads_of(1, 242, true), 2);
-  EXPECT_EQ(threads_of(1, 384, true), 3);
-  EXPECT_EQ(threads_of(16, 126, true), 1);
-  EXPECT_EQ(threads_of(16, 128, true), 2);
+TEST(MatmulThreads, OfFarCoresEachHasSeveralTimesAsManyOrManyRows) {
+  for (const std::int64_t few : {1, 4}) {
+    EXPECT_EQ(threads_of(few, 256 - 2, true), 1);
+    EXPECT_EQ(threads_of(few, 256, true), 2);
+    EXPECT_EQ(threads_of(few, 384, true), 3);
+  }
+  EXPECT_EQ(threads_of(8, 128 - 2, true), 1);
+  EXPECT_EQ(threads_of(8, 128, true), 2);
+  EXPECT_EQ(threads_of(16, 64 - 2, true), 1);
+  EXPECT_EQ(threads_of(16, 64, true), 2);
+  EXPECT_EQ(threads_of(16, 96, true), 3) << "not more than near ones";
 }
 
 }  // namespace
