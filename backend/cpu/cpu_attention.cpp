@@ -95,6 +95,128 @@ CpuAttention::Cut CpuAttention::plan(const Pass& pass) {
           .runs = (rows + rows_per_run - 1) / rows_per_run};
 }
 
+/// Some heads of keys and values, and the queries of a run of rows that read them, on their way through the blocks of one thread.
+class CpuAttention::Unit {
+ public:
+  Unit(const CpuAttention& attention, const Pass& pass, Range kv_heads, Range rows, Scratch& scratch)
+      : attention_(attention), pass_(pass), kv_heads_(kv_heads), rows_(rows), scratch_(scratch) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      most_keys_ = std::max(most_keys_, keys_of(row));
+    }
+    std::int64_t count = 0;
+    for (std::int64_t kv_head = kv_heads.begin; kv_head < kv_heads.end; ++kv_head) {
+      scratch.first_query[kv_head] = count;
+      for_queries(kv_head, [&](std::int64_t row, std::int64_t head) {
+        float* state = scratch.states.data() + count * attention_state_size(dim());
+        attention_.ops_.attention_begin(state, dim());
+        scratch.queries[count++] = {pass.q.row(row) + head * dim(), state, kKeyBlock};
+      });
+    }
+    scratch.first_query[kv_heads.end] = count;
+  }
+
+  /// A block of all heads before the next one.
+  void run() {
+    const std::int64_t blocks = (most_keys_ + kKeyBlock - 1) / kKeyBlock;
+    // Of those that end before the pass every query sees all.
+    const std::int64_t whole = pass_.chain.first_slot / kKeyBlock;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      for (std::int64_t kv_head = kv_heads_.begin; kv_head < kv_heads_.end; ++kv_head) {
+        if (block < whole) {
+          attend_cached(kv_head, block, queries_of(kv_head));
+        } else {
+          attend_partly(kv_head, block);
+        }
+        if (block + 1 == blocks) end(kv_head);
+      }
+    }
+  }
+
+ private:
+  std::int64_t dim() const { return pass_.head_dim(); }
+  std::int64_t keys_of(std::int64_t row) const { return pass_.chain.first_slot + attention_.depth_[row] + 1; }
+
+  /// The order of queries: of each KV head all rows, of each row the query heads that read it.
+  template <typename Visit>
+  void for_queries(std::int64_t kv_head, const Visit& visit) const {
+    const auto heads = static_cast<std::int64_t>(pass_.kv_head.size());
+    for (std::int64_t row = rows_.begin; row < rows_.end; ++row) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        if (pass_.kv_head[head] == kv_head) visit(row, head);
+      }
+    }
+  }
+  std::span<const AttentionQuery> queries_of(std::int64_t kv_head) const {
+    const std::int64_t first = scratch_.first_query[kv_head];
+    return std::span(scratch_.queries).subspan(first, scratch_.first_query[kv_head + 1] - first);
+  }
+
+  void attend(const AttentionBlock& block, std::span<const AttentionQuery> queries) const {
+    attention_.ops_.attention_block(block, pass_.scale, queries.data(), static_cast<std::int64_t>(queries.size()));
+  }
+
+  void attend_cached(std::int64_t kv_head, std::int64_t block, std::span<const AttentionQuery> queries) const {
+    std::int64_t next_head = kv_head + 1;
+    std::int64_t next_block = block;
+    if (next_head == kv_heads_.end && ++next_block * kKeyBlock < most_keys_) {
+      next_head = kv_heads_.begin;
+    } else if (next_head == kv_heads_.end) {
+      next_head = std::min(next_head, pass_.kv.shape().kv_heads - 1);
+      next_block = 0;
+    }
+    attend({.keys = pass_.kv.keys(pass_.layer, kv_head, block),
+            .next = pass_.kv.keys(pass_.layer, next_head, next_block),
+            .is_first = block == 0 && kv_head == kv_heads_.begin,
+            .head_dim = dim()},
+           queries);
+  }
+
+  /// First the queries that read the block as it lies in the cache.
+  void attend_partly(std::int64_t kv_head, std::int64_t block) {
+    std::int64_t seeing = 0;
+    for (std::int64_t row = rows_.begin; row < rows_.end; ++row) {
+      if (attention_.in_order_[row] == 1) seeing = add_seeing(kv_head, row, block, seeing);
+    }
+    if (seeing > 0) {
+      attend_cached(kv_head, block, std::span(scratch_.seeing).first(seeing));
+    }
+    for (std::int64_t row = rows_.begin; row < rows_.end; ++row) {
+      if (attention_.in_order_[row] == 1) continue;
+      seeing = add_seeing(kv_head, row, block, 0);
+      if (seeing == 0) continue;
+      attention_.gather(pass_, kv_head, row, block, scratch_);
+      const float* gathered = scratch_.gathered.data();
+      attend({.keys = gathered, .next = gathered, .is_first = false, .head_dim = dim()},
+             std::span(scratch_.seeing).first(seeing));
+    }
+  }
+  /// Adds a row's queries to the first `count` that see the block, if they do; returns how many there are then.
+  std::int64_t add_seeing(std::int64_t kv_head, std::int64_t row, std::int64_t block, std::int64_t count) {
+    const std::int64_t visible = std::min(kKeyBlock, keys_of(row) - block * kKeyBlock);
+    if (visible <= 0) return count;
+    const std::span<const AttentionQuery> queries = queries_of(kv_head);
+    const std::size_t of_row = queries.size() / rows_.size();
+    for (const AttentionQuery& query : queries.subspan((row - rows_.begin) * of_row, of_row)) {
+      scratch_.seeing[count++] = {query.q, query.state, visible};
+    }
+    return count;
+  }
+
+  void end(std::int64_t kv_head) const {
+    const AttentionQuery* query = queries_of(kv_head).data();
+    for_queries(kv_head, [&](std::int64_t row, std::int64_t head) {
+      pass_.results.attention_end((query++)->state, dim(), pass_.out.row(row) + head * dim());
+    });
+  }
+
+  const CpuAttention& attention_;
+  const Pass& pass_;
+  Range kv_heads_;
+  Range rows_;
+  Scratch& scratch_;
+  std::int64_t most_keys_ = 0;
+};
+
 void CpuAttention::forward(ConstRows q, const CpuKv& kv, std::int64_t layer, const RowChain& chain,
                            std::span<const std::int32_t> kv_head, float scale, Rows out, const ResultOps& results) {
   if (chain.rows() == 0 || kv_head.empty()) {
@@ -111,7 +233,7 @@ void CpuAttention::attend(const Pass& pass, const Cut& cut) {
   }
   parallel_for(pool_, cut.threads, cut.kv_heads * cut.runs, [=, this](int thread, std::int64_t unit) {
     const std::int64_t head = unit / cut.runs;
-    run_unit(pass, {head, head + 1}, cut.run(unit % cut.runs), scratch_[thread]);
+    Unit(*this, pass, {head, head + 1}, cut.run(unit % cut.runs), scratch_[thread]).run();
   });
 }
 
@@ -123,7 +245,7 @@ void CpuAttention::attend_heads(const Pass& pass, const Cut& cut, const Before& 
       together = {heads.begin, std::min(heads.end, heads.begin + cut.heads_together)};
       before(together);
       for (std::int64_t run = 0; run < cut.runs; ++run) {
-        run_unit(pass, together, cut.run(run), scratch_[thread]);
+        Unit(*this, pass, together, cut.run(run), scratch_[thread]).run();
       }
     }
   });
@@ -168,104 +290,6 @@ void CpuAttention::rotate_and_append(const NewHeads& heads, CpuKv& kv, const Pas
   rotate(heads.keys, own);
   kv.append_keys(pass.layer, pass.chain.first_slot, heads.keys, own);
   kv.append_values(pass.layer, pass.chain.first_slot, heads.values, own);
-}
-
-void CpuAttention::run_unit(const Pass& pass, Range kv_heads, Range rows, Scratch& scratch) const {
-  const std::int64_t dim = pass.head_dim();
-  const std::int64_t state_size = attention_state_size(dim);
-  const std::int64_t first_slot = pass.chain.first_slot;
-  const auto heads = static_cast<std::int64_t>(pass.kv_head.size());
-
-  // The order of the unit's queries: of each KV head all rows, of each row the query heads that read it.
-  const auto for_queries = [&](std::int64_t kv_head, auto visit) {
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      for (std::int64_t head = 0; head < heads; ++head) {
-        if (pass.kv_head[head] == kv_head) visit(row, head);
-      }
-    }
-  };
-
-  std::int64_t count = 0;
-  for (std::int64_t kv_head = kv_heads.begin; kv_head < kv_heads.end; ++kv_head) {
-    scratch.first_query[kv_head] = count;
-    for_queries(kv_head, [&](std::int64_t row, std::int64_t head) {
-      float* state = scratch.states.data() + count * state_size;
-      ops_.attention_begin(state, dim);
-      scratch.queries[count++] = {pass.q.row(row) + head * dim, state, kKeyBlock};
-    });
-    scratch.first_query[kv_head + 1] = count;
-  }
-  const auto queries_of = [&](std::int64_t kv_head) {
-    return std::span(scratch.queries)
-        .subspan(scratch.first_query[kv_head], scratch.first_query[kv_head + 1] - scratch.first_query[kv_head]);
-  };
-
-  std::int64_t most_keys = 0;
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    most_keys = std::max(most_keys, first_slot + depth_[row] + 1);
-  }
-  const auto attend = [&](const AttentionBlock& block, std::span<const AttentionQuery> queries) {
-    ops_.attention_block(block, pass.scale, queries.data(), static_cast<std::int64_t>(queries.size()));
-  };
-  const auto attend_cached = [&](std::int64_t kv_head, std::int64_t block, std::span<const AttentionQuery> queries) {
-    std::int64_t next_head = kv_head + 1;
-    std::int64_t next_block = block;
-    if (next_head == kv_heads.end && ++next_block * kKeyBlock < most_keys) {
-      next_head = kv_heads.begin;
-    } else if (next_head == kv_heads.end) {
-      next_head = std::min(next_head, pass.kv.shape().kv_heads - 1);
-      next_block = 0;
-    }
-    attend({.keys = pass.kv.keys(pass.layer, kv_head, block),
-            .next = pass.kv.keys(pass.layer, next_head, next_block),
-            .is_first = block == 0 && kv_head == kv_heads.begin,
-            .head_dim = dim},
-           queries);
-  };
-
-  // Of the blocks that end before the pass every query sees all.
-  const std::int64_t whole = first_slot / kKeyBlock;
-  for (std::int64_t block = 0; block < whole; ++block) {
-    for (std::int64_t kv_head = kv_heads.begin; kv_head < kv_heads.end; ++kv_head) {
-      attend_cached(kv_head, block, queries_of(kv_head));
-    }
-  }
-  for (std::int64_t block = whole; block * kKeyBlock < most_keys; ++block) {
-    for (std::int64_t kv_head = kv_heads.begin; kv_head < kv_heads.end; ++kv_head) {
-      const std::span<const AttentionQuery> all = queries_of(kv_head);
-      const std::size_t of_row = all.size() / rows.size();
-      std::int64_t seeing = 0;
-      const auto add_row = [&](std::int64_t row) {
-        const std::int64_t visible = std::min(kKeyBlock, first_slot + depth_[row] + 1 - block * kKeyBlock);
-        if (visible <= 0) return;
-        for (const AttentionQuery& query : all.subspan((row - rows.begin) * of_row, of_row)) {
-          scratch.seeing[seeing++] = {query.q, query.state, visible};
-        }
-      };
-      // First the queries that read the block as it lies in the cache.
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        if (in_order_[row] == 1) add_row(row);
-      }
-      if (seeing > 0) {
-        attend_cached(kv_head, block, std::span(scratch.seeing).first(seeing));
-      }
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        if (in_order_[row] == 1) continue;
-        seeing = 0;
-        add_row(row);
-        if (seeing == 0) continue;
-        gather(pass, kv_head, row, block, scratch);
-        const float* gathered = scratch.gathered.data();
-        attend({.keys = gathered, .next = gathered, .is_first = false, .head_dim = dim},
-               std::span(scratch.seeing).first(seeing));
-      }
-      if ((block + 1) * kKeyBlock < most_keys) continue;
-      const AttentionQuery* query = all.data();
-      for_queries(kv_head, [&](std::int64_t row, std::int64_t head) {
-        pass.results.attention_end((query++)->state, dim, pass.out.row(row) + head * dim);
-      });
-    }
-  }
 }
 
 void CpuAttention::gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block,

@@ -44,6 +44,7 @@ class CpuAttention {
     void resize(std::int64_t most_queries, std::int64_t kv_heads, std::int64_t state_size);
   };
   struct Pass;
+  class Unit;
   /// How a pass is shared out: KV heads to threads, each thread's in so many together, their rows in so many runs of so many.
   struct Cut {
     int threads;
@@ -66,7 +67,6 @@ class CpuAttention {
   /// Calls before(heads) on the thread that attends to these next.
   template <typename Before>
   void attend_heads(const Pass& pass, const Cut& cut, const Before& before);
-  void run_unit(const Pass& pass, Range kv_heads, Range rows, Scratch& scratch) const;
   void gather(const Pass& pass, std::int64_t kv_index, std::int64_t row, std::int64_t block, Scratch& scratch) const;
 
   const RowOps& ops_;
