@@ -36,16 +36,16 @@ bool take_turns(std::atomic<std::uint32_t>& turn, std::uint32_t first, std::uint
 
 }  // namespace
 
-std::optional<double> line_seconds(ThreadPool& pool, int turns, int tries) {
+std::optional<double> line_seconds(ThreadPool& pool, int other, int turns, int tries) {
   if (pool.size() == 1) return {};
   const auto end = static_cast<std::uint32_t>(turns) + 2;
   std::optional<double> least;
   for (int i = 0; i < tries; ++i) {
     alignas(128) std::atomic<std::uint32_t> turn{0};
     pool.run([&](int thread) {
-      if (thread == pool.size() - 1) take_turns(turn, 1, end);
+      if (thread == other) take_turns(turn, 1, end);
       if (thread != 0) return;
-      turn.store(1, std::memory_order_release);  // the last is there when it answers
+      turn.store(1, std::memory_order_release);  // the other is there when it answers
       if (!await(turn, 2)) return;
       const auto start = std::chrono::steady_clock::now();
       if (!take_turns(turn, 2, end) || !await(turn, end)) return;
@@ -65,7 +65,13 @@ void CoreDistance::look() {
   next_ = now + kPeriod;
   constexpr int kTurns = 16;
   constexpr int kTries = 3;
-  if (const auto seconds = line_seconds(pool_, kTurns, kTries)) pool_.set_far(*seconds > kFarSeconds);
+  bool measured = true;
+  const int near = count_near(pool_.size(), [&](int thread) {
+    const auto seconds = line_seconds(pool_, thread, kTurns, kTries);
+    measured = measured && seconds.has_value();
+    return seconds.value_or(0) > kFarSeconds;
+  });
+  if (measured) pool_.set_near_threads(near);
 }
 
 }  // namespace specdec

@@ -28,13 +28,14 @@ constexpr std::int64_t kQueriesPerUnit = 64;
 /// For each thread that takes part, either of both: a round of threads takes about a microsecond. A draft's one row has few multiply-adds, and waits for what it reads.
 constexpr std::int64_t kMultiplyAddsPerThread = 1 << 15;
 constexpr std::int64_t kKeysAndValuesPerThread = std::int64_t{48} << 10;  // bytes
-/// Of far cores each so many times as much.
+/// Where some are on far cores each so many times as much.
 constexpr std::int64_t kFarTimes = 2;
 
 int threads_sharing(std::int64_t multiply_adds, std::int64_t bytes, const ThreadPool& pool) {
-  const std::int64_t times = pool.is_far() ? kFarTimes : 1;
-  const std::int64_t worth =
-      std::max(multiply_adds / (times * kMultiplyAddsPerThread), bytes / (times * kKeysAndValuesPerThread));
+  std::int64_t worth = std::max(multiply_adds / kMultiplyAddsPerThread, bytes / kKeysAndValuesPerThread);
+  if (worth > pool.near_threads()) {
+    worth = std::max<std::int64_t>(worth / kFarTimes, pool.near_threads());
+  }
   return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
 }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
-/// The same of far cores, where a round takes as long as a cache takes to bring so many. More rows than these take longer to multiply than their weights to come.
+/// The same where some are on far cores, with which rounds take longer (docs/kernels.md, "Threads of a rank"). More rows than these take longer to multiply than their weights to come.
 constexpr std::int64_t kBytesPerFarThread = std::int64_t{128} << 10;
 constexpr std::int64_t kFewRows = 4;
 /// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
@@ -90,9 +90,9 @@ struct Packing {
 
 int threads_for(std::int64_t weight_bytes, std::int64_t rows, const ThreadPool& pool) {
   std::int64_t worth = weight_bytes / kBytesPerThread;
-  if (pool.is_far()) {
+  if (worth > pool.near_threads()) {
     const std::int64_t as_few_rows = weight_bytes * std::max(rows, kFewRows) / kFewRows;
-    worth = std::min(worth, as_few_rows / kBytesPerFarThread);
+    worth = std::clamp<std::int64_t>(as_few_rows / kBytesPerFarThread, pool.near_threads(), worth);
   }
   return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
 }

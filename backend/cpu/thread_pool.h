@@ -44,9 +44,11 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Whether its cores are far from each other (CoreDistance), so that a round and what threads write for one another take several times as long.
-  bool is_far() const { return is_far_; }
-  void set_far(bool far) { is_far_ = far; }
+  /// Its first threads whose cores are near that of the caller (CoreDistance), all unless it is said.
+  int near_threads() const { return size() - far_threads_; }
+  void set_near_threads(int threads) { far_threads_ = size() - threads; }
+  /// Whether others are far, so that rounds with them, and what is written for them or by them, take several times as long.
+  bool is_far() const { return far_threads_ > 0; }
 
   /// What a loop's threads have not come to of the part of one of them (share_out() in parallel_for.h). Nobody sets it up: the first that takes of it in a round finds that it is of an
   /// earlier one, so that its line stays with its own thread unless others help.
@@ -91,7 +93,7 @@ class ThreadPool {
   void work(int thread);
   void stop();
 
-  bool is_far_ = false;
+  int far_threads_ = 0;
   std::uint64_t rounds_ = 0;
   Announcement<Round> start_;
   std::unique_ptr<Announcement<Nothing>[]> done_;  ///< of each worker

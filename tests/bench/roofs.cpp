@@ -259,7 +259,7 @@ double RoofTeam::line_seconds() {
   constexpr int kTries = 10;
   constexpr int kRounds = 10'000;  // a neighbour may have one of the cores for a while
   for (int i = 0; i < kRounds && size() > 1; ++i) {
-    if (const auto seconds = specdec::line_seconds(pool_, kTurns, kTries)) return *seconds;
+    if (const auto seconds = specdec::line_seconds(pool_, pool_.size() - 1, kTurns, kTries)) return *seconds;
     sched_yield();
   }
   return 0;

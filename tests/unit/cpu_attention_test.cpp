@@ -51,11 +51,11 @@ void attend(CpuAttention& attention, std::int64_t rows, std::int64_t heads, std:
 }
 
 /// Of a pool of four, those that attend.
-std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t committed, bool far = false) {
+std::size_t threads_of(std::int64_t rows, std::int64_t heads, std::int64_t committed, int near = 4) {
   RowOps ops = row_ops(Isa::kScalar);
   ops.attention_begin = &begin_and_be_seen;
   ThreadPool pool(4);
-  pool.set_far(far);
+  pool.set_near_threads(near);
   CpuAttention attention(ops, pool, kAllNear);
   attending.clear();
   attend(attention, rows, heads, committed);
@@ -151,10 +151,11 @@ TEST(CpuAttention, OneRowIsSharedByWhatItReads) {
   EXPECT_EQ(threads_of(1, 8, 127), 4U) << "256 KB, 32768 multiply-adds";
 }
 
-TEST(CpuAttention, FarCoresEachHaveTwiceAsMuch) {
-  EXPECT_EQ(threads_of(1, 8, 47, true), 1U) << "96 KB";
-  EXPECT_EQ(threads_of(1, 8, 127, true), 2U) << "256 KB";
-  EXPECT_EQ(threads_of(16, 8, 0, true), 1U) << "65536 multiply-adds";
+TEST(CpuAttention, WithFarCoresEachHasTwiceAsMuch) {
+  EXPECT_EQ(threads_of(1, 8, 47, 1), 1U) << "96 KB";
+  EXPECT_EQ(threads_of(1, 8, 127, 1), 2U) << "256 KB";
+  EXPECT_EQ(threads_of(16, 8, 0, 1), 1U) << "65536 multiply-adds";
+  EXPECT_EQ(threads_of(1, 8, 127, 3), 3U) << "those that are near, as without others";
 }
 
 TEST(CpuAttention, SeveralRowsAreSharedByTheirProducts) {

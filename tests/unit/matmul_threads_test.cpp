@@ -23,12 +23,12 @@ const MatmulKernel kCounts = {
     .max_rows = 16,
     .each_packs = true};
 
-/// Of a team of four, those that multiply `rows` rows with so many KB of bf16.
-int threads_of(std::int64_t rows, std::int64_t kilobytes, bool far) {
+/// Of a team of four, the first `near` of which are near each other, those that multiply `rows` rows with so many KB of bf16.
+int threads_of(std::int64_t rows, std::int64_t kilobytes, int near) {
   constexpr std::int64_t kIn = 64;
   const CpuPackedLinear weight(Weight(kilobytes * 1024 / (kIn * 2), kIn, 1).spec(DType::kBF16), kCounts);
   ThreadPool pool(4);
-  pool.set_far(far);
+  pool.set_near_threads(near);
   MatmulScratch scratch;
   scratch.reserve(weight, pool.size());
   const std::vector<float> x(static_cast<std::size_t>(rows * kIn));
@@ -40,22 +40,25 @@ int threads_of(std::int64_t rows, std::int64_t kilobytes, bool far) {
 }
 
 TEST(MatmulThreads, EachHasWeightsThatAreWorthARound) {
-  EXPECT_EQ(threads_of(1, 64 - 2, false), 1);
-  EXPECT_EQ(threads_of(1, 64, false), 2);
-  EXPECT_EQ(threads_of(16, 96, false), 3);
+  EXPECT_EQ(threads_of(1, 64 - 2, 4), 1);
+  EXPECT_EQ(threads_of(1, 64, 4), 2);
+  EXPECT_EQ(threads_of(16, 96, 4), 3);
 }
 
 TEST(MatmulThreads, OfFarCoresEachHasSeveralTimesAsManyOrManyRows) {
   for (const std::int64_t few : {1, 4}) {
-    EXPECT_EQ(threads_of(few, 256 - 2, true), 1);
-    EXPECT_EQ(threads_of(few, 256, true), 2);
-    EXPECT_EQ(threads_of(few, 384, true), 3);
+    EXPECT_EQ(threads_of(few, 256 - 2, 1), 1);
+    EXPECT_EQ(threads_of(few, 256, 1), 2);
+    EXPECT_EQ(threads_of(few, 384, 1), 3);
   }
-  EXPECT_EQ(threads_of(8, 128 - 2, true), 1);
-  EXPECT_EQ(threads_of(8, 128, true), 2);
-  EXPECT_EQ(threads_of(16, 64 - 2, true), 1);
-  EXPECT_EQ(threads_of(16, 64, true), 2);
-  EXPECT_EQ(threads_of(16, 96, true), 3) << "not more than near ones";
+  EXPECT_EQ(threads_of(8, 128 - 2, 1), 1);
+  EXPECT_EQ(threads_of(8, 128, 1), 2);
+  EXPECT_EQ(threads_of(16, 64 - 2, 1), 1);
+  EXPECT_EQ(threads_of(16, 64, 1), 2);
+  EXPECT_EQ(threads_of(16, 96, 1), 3) << "not more than near ones";
+  EXPECT_EQ(threads_of(1, 64, 2), 2) << "without far ones";
+  EXPECT_EQ(threads_of(1, 128, 2), 2) << "not worth the others";
+  EXPECT_EQ(threads_of(1, 384, 2), 3);
 }
 
 }  // namespace
