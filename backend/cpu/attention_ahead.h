@@ -20,10 +20,12 @@ struct Ahead {
   }
 };
 
+/// In its place where there is so little to multiply that the core's own loads run far enough ahead, in whose way it would be.
 struct AskNothing {
   [[gnu::always_inline]] void ask() {}
 };
 
+/// `ahead`, or nothing.
 template <bool kAsks>
 [[gnu::always_inline]] inline auto asking(Ahead ahead) {
   if constexpr (kAsks) {
@@ -34,7 +36,7 @@ template <bool kAsks>
 }
 
 /// A tile among those that the queries of a block are cut into. One alone asks for the values while it takes in the keys, and for the next keys while it takes in
-/// the values. Of several each asks for its part of the next block, so that memory is at work all the while that they multiply.
+/// the values, if it asks (Lanes::kMostUnasked). Of several each asks for its part of the next block, so that memory is at work all the while that they multiply.
 struct TileOf {
   std::int64_t index;
   std::int64_t count;

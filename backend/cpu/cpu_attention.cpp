@@ -28,7 +28,7 @@ constexpr std::int64_t kQueriesPerUnit = 64;
 /// For each thread that takes part, either of both: a round of threads takes about a microsecond. A draft's one row has few multiply-adds, and waits for what it reads.
 constexpr std::int64_t kMultiplyAddsPerThread = 1 << 15;
 constexpr std::int64_t kKeysAndValuesPerThread = std::int64_t{48} << 10;  // bytes
-/// Where some are on far cores each so many times as much.
+/// Each has so many times as much before any on far cores take part.
 constexpr std::int64_t kFarTimes = 2;
 
 int threads_sharing(std::int64_t multiply_adds, std::int64_t bytes, const ThreadPool& pool) {

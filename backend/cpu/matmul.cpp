@@ -16,8 +16,9 @@ namespace {
 constexpr std::int64_t kBlockRows = 64;
 /// Below this much weight a second thread costs more than it saves.
 constexpr std::int64_t kBytesPerThread = std::int64_t{32} << 10;
-/// The same where some are on far cores, with which rounds take longer (docs/kernels.md, "Threads of a rank"). More rows than these take longer to multiply than their weights to come.
+/// The same before any on far cores take part, with which rounds take longer (docs/kernels.md, "Threads of a rank").
 constexpr std::int64_t kBytesPerFarThread = std::int64_t{128} << 10;
+/// More rows than these take longer to multiply than their weights to come.
 constexpr std::int64_t kFewRows = 4;
 /// Weights that a thread takes at a time: some ten microseconds, of one row and of sixteen.
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;
