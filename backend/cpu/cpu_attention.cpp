@@ -32,11 +32,8 @@ constexpr std::int64_t kKeysAndValuesPerThread = std::int64_t{48} << 10;  // byt
 constexpr std::int64_t kFarTimes = 2;
 
 int threads_sharing(std::int64_t multiply_adds, std::int64_t bytes, const ThreadPool& pool) {
-  std::int64_t worth = std::max(multiply_adds / kMultiplyAddsPerThread, bytes / kKeysAndValuesPerThread);
-  if (worth > pool.near_threads()) {
-    worth = std::max<std::int64_t>(worth / kFarTimes, pool.near_threads());
-  }
-  return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
+  const std::int64_t worth = std::max(multiply_adds / kMultiplyAddsPerThread, bytes / kKeysAndValuesPerThread);
+  return pool.sharing(worth, worth / kFarTimes);
 }
 
 }  // namespace

@@ -90,12 +90,9 @@ struct Packing {
 };
 
 int threads_for(std::int64_t weight_bytes, std::int64_t rows, const ThreadPool& pool) {
-  std::int64_t worth = weight_bytes / kBytesPerThread;
-  if (worth > pool.near_threads()) {
-    const std::int64_t as_few_rows = weight_bytes * std::max(rows, kFewRows) / kFewRows;
-    worth = std::clamp<std::int64_t>(as_few_rows / kBytesPerFarThread, pool.near_threads(), worth);
-  }
-  return static_cast<int>(std::clamp<std::int64_t>(worth, 1, pool.size()));
+  const std::int64_t worth = weight_bytes / kBytesPerThread;
+  const std::int64_t as_few_rows = weight_bytes * std::max(rows, kFewRows) / kFewRows;
+  return pool.sharing(worth, std::min(worth, as_few_rows / kBytesPerFarThread));
 }
 
 /// As many as the kernel has side by side for `rows` rows, or a multiple, and `bytes` or the next more.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,13 @@ class ThreadPool {
   void set_near_threads(int threads) { far_threads_ = size() - threads; }
   /// Whether others are far, so that rounds with them, and what is written for them or by them, take several times as long.
   bool is_far() const { return far_threads_ > 0; }
+
+  /// How many threads share work that is worth `worth` of them, or `worth_with_far`, fewer, where some are far: near ones as if there were no others, and those beside them as the second says.
+  int sharing(std::int64_t worth, std::int64_t worth_with_far) const {
+    const std::int64_t near = near_threads();
+    return static_cast<int>(
+        std::clamp<std::int64_t>(worth <= near ? worth : std::max(worth_with_far, near), 1, size()));
+  }
 
   /// What a loop's threads have not come to of the part of one of them (share_out() in parallel_for.h). Nobody sets it up: the first that takes of it in a round finds that it is of an
   /// earlier one, so that its line stays with its own thread unless others help.

@@ -110,8 +110,8 @@ struct Tokens {
   std::int64_t committed;
 };
 
-/// What two threads make of 12 query heads, each three of which share keys of 24 components.
-std::vector<float> attended(Isa isa, const Tokens& tokens, std::int64_t near_bytes) {
+/// What two threads make of 12 query heads, each three of which share keys of 24 components; with keys and values that are there, or that the pass rotates and appends.
+std::vector<float> attended(Isa isa, const Tokens& tokens, bool is_new, std::int64_t near_bytes) {
   constexpr std::int64_t kHeads = 12;
   constexpr std::int64_t kKvHeads = 4;
   constexpr std::int64_t kHeadDim = 24;
@@ -122,13 +122,23 @@ std::vector<float> attended(Isa isa, const Tokens& tokens, std::int64_t near_byt
             Matrix::random(slots, kKvHeads * kHeadDim, 2).view());
   std::vector<std::int32_t> kv_head(static_cast<std::size_t>(kHeads));
   std::ranges::generate(kv_head, [head = 0]() mutable { return head++ / 3; });
-  const Matrix q = Matrix::random(rows, kHeads * kHeadDim, 3);
+  Matrix q = Matrix::random(rows, kHeads * kHeadDim, 3);
   Matrix out(rows, kHeads * kHeadDim);
   const std::vector<std::int32_t> position(tokens.parent.size());
+  const RowChain chain = {position, tokens.parent, tokens.committed};
   ThreadPool pool(2);
-  CpuAttention attention(row_ops(isa), pool, near_bytes);
-  attention.forward(q.view(), kv, 0, {position, tokens.parent, tokens.committed}, kv_head, 0.2F, out.view(),
-                    row_ops(isa).kept);
+  const RowOps& ops = row_ops(isa);
+  CpuAttention attention(ops, pool, near_bytes);
+  if (is_new) {
+    Matrix keys = Matrix::random(rows, kKvHeads * kHeadDim, 4);
+    const Matrix values = Matrix::random(rows, kKvHeads * kHeadDim, 5);
+    const Matrix cos = Matrix::random(1, kHeadDim / 2, 6);
+    const Matrix sin = Matrix::random(1, kHeadDim / 2, 7);
+    attention.forward_new({q.view(), keys.view(), values.view(), cos.data(), sin.data()}, kv, 0, chain, kv_head, 0.2F,
+                          out.view(), ops.kept);
+  } else {
+    attention.forward(q.view(), kv, 0, chain, kv_head, 0.2F, out.view(), ops.kept);
+  }
   return out.all();
 }
 
@@ -138,8 +148,10 @@ TEST(CpuAttention, BothOrdersOfBlocksGiveTheSameBits) {
   for (const Isa isa : all_isas()) {
     for (const Tokens& tokens : {Tokens{"a row", {-1}, 130}, Tokens{"a chain", chain, 126}, Tokens{"a chain", chain, 0},
                                  Tokens{"a tree", tree, 62}, Tokens{"a tree", tree, 190}}) {
-      EXPECT_EQ(attended(isa, tokens, kAllNear), attended(isa, tokens, kAllFar))
-          << name_of(isa) << ", " << tokens.name << " after " << tokens.committed;
+      for (const bool is_new : {false, true}) {
+        EXPECT_EQ(attended(isa, tokens, is_new, kAllNear), attended(isa, tokens, is_new, kAllFar))
+            << name_of(isa) << ", " << tokens.name << " after " << tokens.committed << (is_new ? ", new" : "");
+      }
     }
   }
 }

@@ -130,7 +130,6 @@ inline std::vector<float> multiply_once(const CpuPackedLinear& packed, const flo
                                         std::optional<std::int64_t> cache_bytes, Readers readers = Readers::kNear,
                                         std::int64_t offset = 0, const CpuPackedLinear* between = nullptr) {
   ThreadPool pool(threads);
-  if (readers != Readers::kNear) pool.set_near_threads(1);
   MatmulScratch scratch(cache_bytes);
   scratch.reserve(packed, pool.size());
   if (between != nullptr) scratch.reserve(*between, pool.size());
